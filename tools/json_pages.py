@@ -49,6 +49,7 @@ EXAMPLES = {
     "export": "export sample:geglu_mlp_eager -o events.csv --json",
     "run": "run --json --active 3 -- python train.py",
     "try": "try --json -- train.py",
+    "learn": "learn wide-step --json",
     "cache": "cache --json",
 }
 """The command whose answer is shown for each schema."""

@@ -126,6 +126,8 @@ def test_the_other_answers_are_of_their_schemas(tmp_path: Path, capsys: pytest.C
     sliced = ask(capsys, "Slice", "slice", STACKED, "--range", "0ms:1ms", "-o", out)
     assert (sliced["trace"], sliced["bytes"]) == (str(out), out.stat().st_size)
     ask(capsys, "Info", "info", out)
+    assert ask(capsys, "CaseListing", "learn", "--list")["problems"] == []
+    assert ask(capsys, "LearnCase", "learn", "wide-step")["questions"][0]["number"] > 1
     cached = ask(capsys, "CacheUse", "cache")
     assert cached["traces"] > 0
     assert "removed" not in cached

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.command_line import call_main, read_error_line
+from tests.helpers.command_line import call_main, read_error_line, read_json_answer
 from tests.learn.test_case_file import GOOD, write
+from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.commands.open import OpenOptions
 from torchprof_tui.commands.open import main as open_command
 from torchprof_tui.learn.case_file import Case, list_cases
@@ -126,3 +127,44 @@ def test_what_the_app_is_started_with(
     options, learn, case = started[0]
     assert (options.trace, options.theme, learn) == (trace, "light", True)
     assert (None if case is None else case.id) == case_id
+
+
+def test_agents_get_the_list_with_what_was_done(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    note_result("wide-step", 2, 3)
+    cases = tmp_path / "config" / "torchprof-tui" / "cases"
+    cases.mkdir(parents=True)
+    write(cases, "title = 1", "broken.toml")
+    listing = read_json_answer(capsys, "learn", "--list", "--json")
+    assert [case["id"] for case in listing["cases"]] == [case.id for case in list_cases().cases]
+    done = {case["id"]: (case["as_expected"], case["asked"]) for case in listing["cases"] if "asked" in case}
+    assert done == {"wide-step": (2, 3)}
+    assert len(listing["problems"]) == 1
+    assert "broken.toml" in listing["problems"][0]
+    assert read_json_answer(capsys, "learn", "--json") == listing  # never a screen
+
+
+def test_agents_get_what_people_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Every question of the text, with its answer; numbers as numbers and the events that show it."""
+    case = write(tmp_path, GOOD)
+    answer = read_json_answer(capsys, "learn", case, "--json")
+    text = " ".join(call_main(capsys, "learn", case, "--text")[1].split())
+    for question in answer["questions"]:
+        for part in (question["ask"], *question["choices"], question["look"], question["answer"], question["tell"]):
+            assert " ".join(part.split()) in text
+        if question["choices"]:
+            assert question["answer"] == question["choices"][question["choice"] - 1]
+            assert "number" not in question
+    trace = load_specs([answer["sample"]], cache=False).trace
+    events = [event for question in answer["questions"] for event in question.get("events", [])]
+    assert events
+    assert all(0 <= event < len(trace) for event in events)
+
+
+def test_the_findings_of_a_trace_are_asked_of_agents(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = read_json_answer(capsys, "learn", "sample:train_gpt_starved", "--json")
+    assert answer["id"] == ""
+    assert any("input-bound" in choice for question in answer["questions"] for choice in question["choices"])
+
+
+def test_text_and_json_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--text" in read_error_line(capsys, "learn", "wide-step", "--text", "--json")

@@ -19,6 +19,7 @@ from torchprof_tui.answers.critical_path import CriticalPath
 from torchprof_tui.answers.diff import Diff
 from torchprof_tui.answers.files import CacheUse, Export, Slice
 from torchprof_tui.answers.info import FolderListing, Info
+from torchprof_tui.answers.learn import CaseListing, LearnCase
 from torchprof_tui.answers.memory import AliveMemory, Snapshot
 from torchprof_tui.answers.record import Answer
 from torchprof_tui.answers.recording import Recording
@@ -38,6 +39,7 @@ ANSWERS: dict[str, tuple[type[Answer], ...]] = {
     "slice": (Slice,),
     "export": (Export,),
     "run": (Recording,),
+    "learn": (CaseListing, LearnCase),
     "cache": (CacheUse,),
 }
 """Command → the answers that it prints; their names are the keys of the schema's definitions. `list_answers` adds

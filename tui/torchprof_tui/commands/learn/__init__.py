@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchprof_tui.commands.common.options import NoCache, TraceOptions, option
+from torchprof_tui.commands.common.options import AsJson, NoCache, TraceOptions, option
 from torchprof_tui.commands.open import Color, NoMouse, Theme
 
 
@@ -21,6 +21,7 @@ class LearnOptions(TraceOptions):
     )
     list: bool = option("print the cases and how many answers were as expected", exclusive="output", default=False)
     text: bool = option("print the questions, answers and explanations", exclusive="output", default=False)
+    json: AsJson = False
     no_cache: NoCache = False
     theme: Theme = "dark"
     color: Color = "auto"

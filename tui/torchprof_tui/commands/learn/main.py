@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
+from torchprof_tui.answers.learn import CaseListing, LearnCase
 from torchprof_tui.api.trace import Trace
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs
+from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.common.parsers import suggest
 from torchprof_tui.commands.learn import LearnOptions
 from torchprof_tui.commands.open import OpenOptions
 from torchprof_tui.commands.open import main as open_command
+from torchprof_tui.learn.case_answers import build_case_answer, build_listing
 from torchprof_tui.learn.case_file import SUFFIX, Case, CaseList, list_cases, read_case
-from torchprof_tui.learn.evidence import CaseError, Evidence
-from torchprof_tui.learn.lesson import format_number
-from torchprof_tui.learn.own_trace import build_own_case
+from torchprof_tui.learn.evidence import CaseError
 from torchprof_tui.learn.progress import read_progress
 from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.printable import clean
@@ -28,8 +30,6 @@ WIDTH = 100
 
 def run(options: LearnOptions) -> int:
     known = list_cases()
-    for problem in known.problems:
-        print(f"torchprof-tui: {clean(problem)}", file=sys.stderr)
     name = options.case[0] if options.case else ""
     if len(options.case) > 1:
         raise UsageError(f"one case or one trace at a time, not {len(options.case)}")
@@ -37,17 +37,34 @@ def run(options: LearnOptions) -> int:
         raise UsageError("the name of the case or the trace is empty")
     if options.text and not name:
         raise UsageError("--text needs a case or a trace; --list lists the cases")
-    if options.list or (not name and open_command.find_terminal_problem()):
-        _print_list(known)
+    if options.text and options.json:
+        raise UsageError("--text and --json: choose one")
+    if options.list or (not name and (options.json or open_command.find_terminal_problem())):
+        listing = build_listing(known, *read_progress())
+        _report(listing.problems)
+        if options.json:
+            print_answer(listing)
+        else:
+            _print_list(listing)
         return 0
+    _report(known.problems)
     case = _find_case(name, known)
     spec = name if case is None else case.sample
-    if options.text:
-        _print_case(case, Trace(load_specs([spec], cache=not options.no_cache).trace))
+    if options.text or options.json:
+        answer = _build_case(case, Trace(load_specs([spec], cache=not options.no_cache).trace))
+        if options.json:
+            print_answer(answer)
+        else:
+            _print_case(answer)
         return 0
     appearance = {key: getattr(options, key) for key in ("no_cache", "theme", "color", "no_mouse", "debug")}
     opened = OpenOptions(trace=(spec,) if spec else (), configuration=options.configuration, **appearance)
     return open_command.run(opened, learn=True, case=case)
+
+
+def _report(problems: Sequence[str]) -> None:
+    for problem in problems:
+        print(f"torchprof-tui: {clean(problem)}", file=sys.stderr)
 
 
 def _find_case(name: str, known: CaseList) -> Case | None:
@@ -69,44 +86,38 @@ def _find_case(name: str, known: CaseList) -> Case | None:
     return case
 
 
-def _print_list(known: CaseList) -> None:
-    results, problem = read_progress()
-    if problem:
-        print(f"torchprof-tui: {clean(problem)}", file=sys.stderr)
-    width = max((len(case.id) for case in known.cases), default=0)
-    for case in known.cases:
-        result = results.get(case.id)
-        done = f"{result}" if result is not None else ""
+def _print_list(listing: CaseListing) -> None:
+    width = max((len(case.id) for case in listing.cases), default=0)
+    for case in listing.cases:
+        done = "" if case.asked is None else f"{case.as_expected} of {case.asked}"
         print(f"{clean(case.id):<{width}}  {done:<8}  {case.minutes} min  {clean(case.title)}")
-    done_count = sum(case.id in results for case in known.cases)
-    print(f"\n{done_count} of {len(known.cases)} done · torchprof-tui learn CASE · torchprof-tui learn YOUR_TRACE")
+    done_count = sum(case.asked is not None for case in listing.cases)
+    print(f"\n{done_count} of {len(listing.cases)} done · torchprof-tui learn CASE · torchprof-tui learn YOUR_TRACE")
 
 
-def _print_case(case: Case | None, trace: Trace) -> None:
-    """Print all questions of a case with the answers; None: of one made of the findings. Raises UsageError."""
+def _build_case(case: Case | None, trace: Trace) -> LearnCase:
+    """Build all questions of a case with the answers; None: of one made of the findings. Raises UsageError."""
     try:
-        case = build_own_case(trace) if case is None else case
-        evidence = Evidence(case, trace)
+        return build_case_answer(case, trace)
     except CaseError as error:
         raise UsageError(clean(str(error))) from error
+
+
+def _print_case(case: LearnCase) -> None:
     against = f", compared with {case.against}" if case.against else ""
     print(clean(f"{case.title}  ({case.sample}{against})"))
     for number, question in enumerate(case.questions, 1):
         print()
-        _print_paragraph(f"{number}. ", evidence.fill(question.ask))
+        _print_paragraph(f"{number}. ", question.ask)
         for place, choice in enumerate(question.choices, 1):
             _print_paragraph(f"   {place}  ", choice)
-        _print_paragraph("   look: ", evidence.fill(question.look))
+        _print_paragraph("   look: ", question.look)
         if question.keys:
             _print_paragraph("   keys: ", question.keys)
-        if question.answer is not None:
-            answer = question.choices[question.answer - 1]
-        else:
-            answer = format_number(evidence.compute_number(question))
-        _print_paragraph("   it is: ", answer)
-        _print_paragraph("   ", evidence.fill(question.tell))
+        _print_paragraph("   it is: ", question.answer)
+        _print_paragraph("   ", question.tell)
     print()
-    _print_paragraph("Now in your trace: ", evidence.fill(case.own))
+    _print_paragraph("Now in your trace: ", case.own)
 
 
 def _print_paragraph(lead: str, text: str) -> None:
