@@ -285,25 +285,25 @@ def _wait_for_items(faulty: bool, model: Any, shape: tuple[int, ...], seconds: f
 
 
 def slow_items_mlp(faulty: bool) -> Iterator[None]:
-    return _wait_for_items(faulty, _mlp_on_cpu(256, 6), (256,), 0.010)
+    return _wait_for_items(faulty, _mlp_on_cpu(1024, 4), (1024,), 0.005)
 
 
 def slow_items_conv(faulty: bool) -> Iterator[None]:
     import torch
 
-    model = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU(), torch.nn.Conv2d(16, 16, 3))
-    return _wait_for_items(faulty, model, (3, 24, 24), 0.010)
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 32, 3), torch.nn.ReLU(), torch.nn.Conv2d(32, 32, 3))
+    return _wait_for_items(faulty, model, (3, 32, 32), 0.005)
 
 
 def slow_items_encoder(faulty: bool) -> Iterator[None]:
     import torch
 
-    model = torch.nn.TransformerEncoderLayer(64, 4, 128, 0.0, batch_first=True)
-    return _wait_for_items(faulty, model, (32, 64), 0.010)
+    model = torch.nn.TransformerEncoderLayer(128, 4, 256, 0.0, batch_first=True)
+    return _wait_for_items(faulty, model, (64, 128), 0.005)
 
 
 def slow_items_wide(faulty: bool) -> Iterator[None]:
-    return _wait_for_items(faulty, _mlp_on_cpu(1024, 2), (1024,), 0.010)
+    return _wait_for_items(faulty, _mlp_on_cpu(2048, 1), (2048,), 0.003)
 
 
 def anomaly_mode_mlp_cpu(faulty: bool) -> Iterator[None]:

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.paths import ROOT
+from torchprof_try import remedies
 from torchprof_try.answers import build_tried
 from torchprof_try.program_process import ProgramCommand, split_command
-from torchprof_try.remedies import REMEDIES, Evidence, choose_remedies, combine
+from torchprof_try.remedies import REMEDIES, Evidence, choose_remedies, combine, predict_saving
 from torchprof_try.trials import TrialRequest, Trials
 from torchprof_tui.runs.recording_request import HARNESS
 from torchprof_tui.trace.core.errors import TraceError
@@ -186,6 +187,19 @@ def test_remedies_need_evidence() -> None:
     names = {remedy.name: remedy for remedy in REMEDIES}
     best = combine([names["fused-optimizer"], names["foreach-optimizer"], names["compile"]])
     assert [remedy.name for remedy in best] == ["fused-optimizer", "compile"]
+
+
+def test_forecasts_are_those_of_the_findings(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {remedy.name: remedy for remedy in REMEDIES}
+    evidence = Evidence({"input-starved": 0.8, "tiny-kernels": 0.2, "optimizer-loop": 0.3, "op-loop": None}, True)
+    assert predict_saving(names["fused-optimizer"], evidence) == ("optimizer-loop", 0.3)
+    assert predict_saving(names["threads-one"], evidence) == ("", None)
+    assert predict_saving(names["no-anomaly-mode"], evidence) == ("", None)
+    for workers, share in ((1, 0.2), (2, 0.6), (4, 0.8), (8, 0.8)):
+        monkeypatch.setattr(remedies, "WORKERS", workers)
+        finding, predicted = predict_saving(names["workers"], evidence)
+        assert finding == "input-starved"
+        assert predicted == pytest.approx(share)
 
 
 def test_commands_are_split() -> None:

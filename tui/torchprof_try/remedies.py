@@ -14,6 +14,7 @@ class Remedy:
     """One switch. `patterns`: findings of `check` that suggest it. `patch`: what a user would write.
 
     `environment`: variables of the process, where it is nothing else. `needs_gpu`: it is not tried without one.
+    `is_forecast`: a forecast for the findings is one for the remedy, too; else it changes something beside them.
     `changes_numbers`: losses may differ by rounding. `excludes`: remedies that it cannot be combined with.
     """
 
@@ -23,6 +24,7 @@ class Remedy:
     patterns: tuple[str, ...]
     needs_gpu: bool = True
     changes_numbers: bool = False
+    is_forecast: bool = True
     excludes: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -47,16 +49,26 @@ def _compile(mode: str, patterns: tuple[str, ...]) -> Remedy:
     )
 
 
+WORKERS = max(1, min(4, len(os.sched_getaffinity(0)) - 1))
+"""Of a DataLoader: as many as the recorder sets."""
+
 REMEDIES = (
     Remedy(
         "workers",
         "the DataLoader loads in processes",
-        f"DataLoader(…, num_workers={max(1, min(4, len(os.sched_getaffinity(0)) - 1))}, persistent_workers=True)",
+        f"DataLoader(…, num_workers={WORKERS}, persistent_workers=True)",
         _LOADER,
         needs_gpu=False,
     ),
     Remedy("pin-memory", "batches in pinned memory", "DataLoader(…, pin_memory=True)", (*_LOADER, *_COPIES)),
-    Remedy("prefetch", "workers load further ahead", "DataLoader(…, prefetch_factor=8)", _LOADER, needs_gpu=False),
+    Remedy(
+        "prefetch",
+        "workers load further ahead",
+        "DataLoader(…, prefetch_factor=8)",
+        _LOADER,
+        needs_gpu=False,
+        is_forecast=False,
+    ),
     Remedy("non-blocking", "copies that do not block", "batch.to(device, non_blocking=True)", _COPIES),
     Remedy(
         "tf32",
@@ -189,6 +201,7 @@ REMEDIES = (
         f"OMP_NUM_THREADS={max(1, (os.cpu_count() or 2) // 2)}",
         ("cpu-contention", "cpu-work"),
         needs_gpu=False,
+        is_forecast=False,
         changes_numbers=True,
         excludes=("threads-one",),
         environment={"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 2) // 2))},
@@ -199,6 +212,7 @@ REMEDIES = (
         "OMP_NUM_THREADS=1",
         ("cpu-contention", *_LOADER),
         needs_gpu=False,
+        is_forecast=False,
         changes_numbers=True,
         excludes=("threads-physical",),
         environment={"OMP_NUM_THREADS": "1"},
@@ -247,7 +261,11 @@ def predict_saving(remedy: Remedy, evidence: Evidence) -> tuple[str, float | Non
     Without a forecast ("", None).
     """
     known = [(share, name) for name in remedy.patterns if (share := evidence.fired.get(name)) is not None]
-    share, name = max(known, default=(None, ""))
+    if not known or not remedy.is_forecast:
+        return "", None
+    share, name = max(known)
+    if remedy.name == "workers":  # they load side by side, beside the rest of the step: the longer of both remains
+        share = min(share, 1 - max(1 - share, share / WORKERS))
     return name, share
 
 
