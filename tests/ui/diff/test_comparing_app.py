@@ -11,6 +11,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Static
 
+from torchprof_tui.analysis.compare.comparison import describe_cause
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.diff import DiffOptions
@@ -20,6 +21,7 @@ from torchprof_tui.commands.open import main as open_command
 from torchprof_tui.program.settings import Configuration
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.common.comparison_request import ComparisonRequest, parse_request
+from torchprof_tui.ui.diff.diff_panels import describe_main_cause
 from torchprof_tui.ui.diff.diff_screen import DiffScreen
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.start.loading_screen import SecondTraceScreen
@@ -91,6 +93,21 @@ async def test_enter_alone_compares_with_the_same_program_eager_or_compiled(spec
     async with opened(spec) as (app, pilot):
         await pilot.press("D", "enter")
         assert (await compared(app, pilot)).sides[1].label == other
+
+
+async def test_the_cause_that_is_named_changed_as_the_step_did() -> None:
+    async with opened(COMPILED) as (app, pilot):
+        await pilot.press("D", "enter")
+        screen = await compared(app, pilot)
+        assert screen.comparison is not None
+        account, causes = screen.comparison.account, screen.comparison.verdict.causes
+        assert account.delta < 0 < causes[0].part.delta  # the largest of all undoes a part
+        said = describe_main_cause(causes, account)
+        assert said.startswith(
+            "largest cause: " if any(each.part.delta < 0 for each in causes) else "partly undone by: "
+        )
+        assert describe_cause(causes[0]) not in said or said.startswith("partly undone by: ")
+        assert describe_main_cause(causes[:1], account) == f"partly undone by: {describe_cause(causes[0])}"
 
 
 async def test_enter_takes_the_first_choice_that_is_shown() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual.widgets import Input
 
 from tests.helpers.explorer_app import explorer, settled, text_of, two_steps, until
+from tests.helpers.golden_files import load_sample
 from tests.helpers.trace_builder import cpu, kernel, runtime, step, trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
@@ -212,3 +213,21 @@ async def test_backspace_undoes_a_jump_of_the_cheatsheet_with_its_zoom() -> None
         await pilot.press("backspace")
         assert screen.view_state.viewport == before
         assert screen.view_state.selected == -1
+
+
+async def test_without_a_selection_the_next_step_is_the_first_on_screen() -> None:
+    sample = load_sample("matmul_add_64_cold_eager")
+    async with explorer(sample, (120, 40)) as (screen, pilot):
+        await pilot.press("}")
+        assert sample.event(screen.view_state.selected).name == "ProfilerStep#2"
+        await pilot.press("escape", "escape")
+        steps = screen.view_state.current_steps()
+        screen.view_state.viewport = screen.view_state.viewport.fit(steps[1].start, steps[2].start, 0.1)
+        await pilot.press("}")
+        assert sample.event(screen.view_state.selected).name == "ProfilerStep#3"
+
+
+async def test_the_hints_name_the_memory_screen_where_there_is_memory() -> None:
+    for name, has_memory in (("train_gpt_stack_memory", True), ("linear_eager", False)):
+        async with explorer(load_sample(name), (120, 40)) as (screen, _):
+            assert ("M memory" in text_of(screen)) is has_memory

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.helpers.explorer_app import explorer, text_of, two_steps
+from tests.helpers.explorer_app import explorer, settled, text_of, two_steps
+from tests.helpers.golden_files import load_sample
 from torchprof_tui.ui.common.labels import short_label
 
 
@@ -35,3 +36,13 @@ async def test_the_title_has_the_host() -> None:
     shown = replace(two_steps(), label="gpu-box:runs/train.json.gz")
     async with explorer(shown, (160, 30)) as (screen, _):
         assert text_of(screen).lstrip().startswith("gpu-box:train ")
+
+
+async def test_the_title_and_the_findings_have_one_base() -> None:
+    """2.0 % of the trace and 2.4 % of its steps are the same fact."""
+    async with explorer(load_sample("matmul_add_64_cold_eager"), (160, 48)) as (screen, pilot):
+        await settled(pilot)
+        await pilot.press("c", "1")
+        await settled(pilot)
+        assert "GPU busy 2.4 % of steps" in text_of(screen).splitlines()[0]
+        assert "GPU busy 2.4 % of the steps" in text_of(screen)

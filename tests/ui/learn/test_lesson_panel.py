@@ -75,6 +75,26 @@ async def test_a_question_is_answered_and_explained_when_the_user_arrives() -> N
         await until(pilot, lambda: "Is it the GPU that is slow" in text(app))
 
 
+async def test_what_does_not_count_is_said_and_the_verdict_waits() -> None:
+    """A number that is no choice, an event that is not the evidence; the verdict would answer what is asked."""
+    case = CASES["cold-start"]
+    async with learning(case.sample, case, (120, 40)) as (app, pilot, lesson):
+        await until(pilot, lambda: "kernel of the first matmul takes" in text(app))
+        assert "overhead-bound ·" not in text(app)
+        await pilot.press("7")
+        await until(pilot, lambda: "7 is none of the answers: 1 to 3" in text(app))
+        await pilot.press("3")
+        await until(pilot, lambda: "Look: " in text(app) and "overhead-bound ·" in text(app))
+        assert "none of the answers" not in text(app)
+        await pilot.press("slash", *"aten::add", "enter")
+        await until(pilot, lambda: "aten::add is selected: not the one to look at" in text(app))
+        assert lesson.phase is Phase.LOOK
+        await pilot.press("slash", *"aten::matmul", "enter")  # as long as the aten::mm in it
+        await until(pilot, lambda: lesson.phase is Phase.TELL or "another aten::matmul is selected" in text(app))
+        await pilot.press("N")
+        await until(pilot, lambda: lesson.phase is Phase.TELL)
+
+
 async def test_the_keys_of_a_case_are_the_lanes_own_after_it() -> None:
     async with learning("sample:matmul_add_64_cold_eager", CASES["wide-step"]) as (app, pilot, _):
         explorer = app.screen

@@ -43,12 +43,13 @@ PANELS, SCREENS = get_args(Panel), get_args(Screen)
 class Target(Struct, frozen=True, forbid_unknown_fields=True):
     """Where the evidence is: what must be selected, which panel be open, which screen be shown; at least one of them.
 
-    `event`: the name of the selected event, `nth`: only that one, by time from 0. `finding`: the id of a pattern; any
-    event of its evidence.
+    `event`: the name of the selected event, `nth`: only that one, by time from 0; `also`: another name whose event at
+    the same place will do. `finding`: the id of a pattern; any event of its evidence.
     """
 
     event: Line = ""
     nth: Annotated[int, Meta(ge=0)] | None = None
+    also: Line = ""
     finding: Line = ""
     panel: Panel | None = None
     screen: Screen | None = None
@@ -198,6 +199,8 @@ def _check_case(case: Case) -> None:
             raise UnreadableFileError(f"{place}: at: names no event, finding, panel or screen")
         if question.at.nth is not None and not question.at.event:
             raise UnreadableFileError(f"{place}: at: nth needs an event")
+        if question.at.also and not question.at.event:
+            raise UnreadableFileError(f"{place}: at: also needs an event")
         if question.at.screen == "diff" and not case.against:
             raise UnreadableFileError(f'{place}: at: screen "diff" needs the key against of the case')
         if bool(question.choices) == bool(question.number):

@@ -49,8 +49,9 @@ class Evidence:
             if target.finding:
                 rows: list[int] = self._ask_check(trace).finding(target.finding).events.tolist()
             elif target.event:
-                rows = trace.events.find(target.event).tolist()
-                rows = rows if target.nth is None else rows[target.nth : target.nth + 1]
+                places = slice(None) if target.nth is None else slice(target.nth, target.nth + 1)
+                names = [target.event, *([target.also] if target.also else [])]
+                rows = [row for name in names for row in trace.events.find(name).tolist()[places]]
             else:
                 return None
         except TraceError as error:

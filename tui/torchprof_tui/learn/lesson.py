@@ -26,6 +26,7 @@ class Lesson:
     """The state of a case. `typed`: digits of a number; `given`: the answer in words, "" where none was given.
 
     `right`: for each question that was left, whether the answer was right; None where none was given.
+    `remark`: why the last key or the selected event does not count, "" where it does.
     """
 
     case: Case
@@ -35,6 +36,7 @@ class Lesson:
     typed: str = ""
     given: str = ""
     right: list[bool | None] = field(default_factory=list)
+    remark: str = ""
 
     @property
     def question(self) -> Question:
@@ -56,6 +58,7 @@ class Lesson:
         choices = self.question.choices
         if not self.takes(key):
             return
+        self.remark = ""
         if key == "enter":
             self._confirm()
         elif key == "backspace":
@@ -63,6 +66,8 @@ class Lesson:
         elif choices:
             if 1 <= int(key) <= len(choices):
                 self._answer(choices[int(key) - 1], int(key) == self.question.answer)
+            else:
+                self.remark = f"{key} is none of the answers: 1 to {len(choices)}"
         elif key != "." or "." not in self.typed:
             self.typed = (self.typed + (key if self.typed or key != "." else "0."))[:MAX_DIGITS]
 
@@ -81,10 +86,11 @@ class Lesson:
     def arrive(self) -> None:
         """Explain: the evidence is on the screen."""
         if self.phase is Phase.LOOK:
-            self.phase = Phase.TELL
+            self.phase, self.remark = Phase.TELL, ""
 
     def go_on(self) -> None:
         """Go to the next part: without an answer, without having looked, or to the next question."""
+        self.remark = ""
         if self.phase is Phase.ASK:
             self._answer("", None)
         elif self.phase is Phase.LOOK:

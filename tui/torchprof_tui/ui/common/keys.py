@@ -334,7 +334,7 @@ panels.up  scroll(-1)
 view.group  group(1)  group by: group what is alive by category, op, module, line, phase or shape
 move.next-panel  group(1)  group by: the next grouping
 move.previous-panel  group(-1)
-view.scope  alive  alive: list the allocations on screen, or those that are alive at the cursor
+view.scope  alive  alive: list the allocations alive at the cursor, or all on screen
 move.next-step  device(1)  device: the next device: GPUs, then the CPU
 move.previous-step  device(-1)
 move.open  show  on the lanes: select the op that made the allocation, on the lanes
@@ -534,6 +534,9 @@ LANES_HINTS = parse_hints(
 
 CPU_HINTS = tuple(hint for hint in LANES_HINTS if hint[0] not in ("k", "] ["))
 """Those of a trace without GPU work."""
+
+MEMORY_HINT = parse_hints("M = memory")
+"""Behind the first hints of the lanes where the trace has allocations."""
 
 TABLE_HINTS = parse_hints(
     "? = help; q = back; / = filter; tab = table; ← → = sort; enter = on the lanes; v = scope; b = group by; x = "

@@ -10,6 +10,7 @@ from rich.style import Style
 from textual.geometry import Size
 from textual.strip import Strip
 
+from torchprof_tui.analysis.compare.account import Account
 from torchprof_tui.analysis.compare.comparison import (
     ROW_MARKS,
     Comparison,
@@ -22,6 +23,7 @@ from torchprof_tui.analysis.compare.comparison import (
     format_change,
     list_largest_changes,
 )
+from torchprof_tui.analysis.compare.comparison_verdict import ChangeCause
 from torchprof_tui.analysis.compare.matched_rows import By, ComparedRow, ComparedRows, RowStatus
 from torchprof_tui.analysis.search.name_search import BadPattern, compile_matcher
 from torchprof_tui.trace.core.printable import clean
@@ -402,16 +404,21 @@ class VerdictLines(ComparisonPanel):
         lines = wrap_text(clean(headline), width, palette.strong)
         lines = lines[: VERDICT_LINES - 1]
         rows = VERDICT_LINES - len(lines)
-        causes = verdict.causes
-        cause = f"largest cause: {describe_cause(causes[0])}" if causes else "no part of the step changed noticeably"
-        if comparison.account.by_step and verdict.why:
-            cause = verdict.why
+        cause = verdict.why if account.by_step and verdict.why else describe_main_cause(verdict.causes, account)
         texts = [cause, verdict.regimes] if rows > 1 else [cause]
         return [*lines, *([(truncate(clean(text), width), palette.text)] for text in texts)]
 
     def prepare(self, size: object) -> None:
         self._content = self.content(max(self.size.width - 2, 1))
         self._top = 0
+
+
+def describe_main_cause(causes: Sequence[ChangeCause], account: Account) -> str:
+    """Describe the largest cause that changed as the step did; without one, the largest that did the opposite."""
+    if not causes:
+        return "no part of the step changed noticeably"
+    found = [each for each in causes if account.by_step or (each.part.delta > 0) is (account.delta > 0)]
+    return f"largest cause: {describe_cause(found[0])}" if found else f"partly undone by: {describe_cause(causes[0])}"
 
 
 class DiffTitle(PaintedWidget):

@@ -124,7 +124,9 @@ class ExplorerScreen(GuardedScreen[None]):
     def on_mount(self) -> None:
         self.set_class(not self.trace.lanes, "empty")
         follow_theme(self)
-        self._status.show_keys(keys.LANES_HINTS if self.trace.links.gpu_events else keys.CPU_HINTS)
+        hints = keys.LANES_HINTS if self.trace.links.gpu_events else keys.CPU_HINTS
+        has_memory = any(rank.trace.memory is not None for rank in self.trace.all_ranks)
+        self._status.show_keys([*hints[:4], *keys.MEMORY_HINT, *hints[4:]] if has_memory else hints)
         self._refresh_widgets()
         if self._first_panel:  # a mark has shown its own
             self._dock.show_panel(self._first_panel)
@@ -240,6 +242,7 @@ class ExplorerScreen(GuardedScreen[None]):
     @on(WorkResult)
     def _pass_result(self, result: WorkResult) -> None:
         message = self._panel_controller.receive(result)
+        self._lanes_area.title.show_verdict(self._panel_controller.scopes.verdict_line.verdict)
         if message:
             self._refresh_widgets(message)
 

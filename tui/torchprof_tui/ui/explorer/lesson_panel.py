@@ -20,6 +20,7 @@ from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.compare_asked import CompareAsked
 from torchprof_tui.ui.common.comparison_request import ComparisonRequest
 from torchprof_tui.ui.common.painted_widget import Lines, TextPanel, TextRun, palette_for, wrap_text
+from torchprof_tui.ui.explorer.title_line import VerdictLine
 
 if TYPE_CHECKING:
     from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
@@ -51,6 +52,7 @@ class LessonDriver:
         self.problem = ""
         self._case = case
         self._is_noted = False
+        self._looked_at = explorer.view_state.selected
         self._panels: list[LessonPanel] = []
         self._timer = app.set_interval(POLL_SECONDS, self._look)
         if case is not None and case.against:
@@ -74,7 +76,13 @@ class LessonDriver:
             if panel.is_attached:
                 panel.remove()
         self._panels.clear()
+        self._show_verdict(True)
         self.explorer.reserved_lines = 0
+
+    def _show_verdict(self, is_shown: bool) -> None:
+        """Show or hide the verdict above the lanes, which answers questions that are being asked."""
+        for line in self.explorer.query(VerdictLine):
+            line.visible = is_shown
 
     @property
     def is_over(self) -> bool:
@@ -97,9 +105,14 @@ class LessonDriver:
         if screen.focused is None:
             screen.set_focus(panel, scroll_visible=False)
         lesson = self.lesson
-        if lesson is not None and lesson.phase is Phase.LOOK and self._has_arrived(screen):
-            lesson.arrive()
-            self.show()
+        if lesson is not None and lesson.phase is Phase.LOOK:
+            if self._has_arrived(screen):
+                lesson.arrive()
+                self.show()
+            elif (selected := self.explorer.view_state.selected) != self._looked_at:
+                self._looked_at = selected
+                lesson.remark = self._describe_miss(selected)
+                self.show()
 
     def _has_arrived(self, screen: Screen[Any]) -> bool:
         assert self.lesson is not None
@@ -110,6 +123,16 @@ class LessonDriver:
             return False
         rows = self.lesson.evidence.rows[self.lesson.index]
         return rows is None or (screen is self.explorer and self.explorer.view_state.selected in rows)
+
+    def _describe_miss(self, selected: int) -> str:
+        """Say that the selected event is not the one to look at; "" where none is asked for or selected."""
+        assert self.lesson is not None
+        rows = self.lesson.evidence.rows[self.lesson.index]
+        if rows is None or selected < 0 or selected in rows:
+            return ""
+        name = self.explorer.trace.event(selected).name
+        is_other = any(self.explorer.trace.event(row).name == name for row in rows)
+        return f"{'another ' if is_other else ''}{clean(name)} is selected: not the one to look at"
 
     def take_there(self) -> None:
         """Show the evidence of the question: select its event, open its panel or its screen."""
@@ -135,6 +158,7 @@ class LessonDriver:
             if lesson.case.id:
                 result = lesson.case.id, lesson.correct_count, len(lesson.case.questions)
                 self.app.run_worker(asyncio.to_thread(note_result, *result), group="house")
+        self._show_verdict(lesson is None or lesson.phase is not Phase.ASK)
         for panel in self._panels:
             panel.fit()
 
@@ -202,6 +226,7 @@ class LessonPanel(TextPanel):
         ask = clean(lesson.evidence.fill(question.ask))
         if lesson.phase is Phase.ASK:
             lines = wrap_text(ask, width, palette.strong)
+            lines += wrap_text(lesson.remark, width, palette.warning) if lesson.remark else []
             for number, choice in enumerate(question.choices, 1):
                 lines += wrap_text(f" {number}  {clean(choice)}", width, palette.text, "    ")
             if question.choices:
@@ -215,6 +240,7 @@ class LessonPanel(TextPanel):
             given = f"You expect: {lesson.given}. " if lesson.given else ""
             look = clean(lesson.evidence.fill(question.look))
             lines = wrap_text(f"{given}Look: {look}", width, palette.text)
+            lines += wrap_text(lesson.remark, width, palette.warning) if lesson.remark else []
             keys_there = (question.keys, "lead there") if question.keys else ()
             return [*lines, self._hint(*keys_there, "G", "take me there")]
         is_right = lesson.right[lesson.index]

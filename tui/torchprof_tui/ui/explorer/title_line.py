@@ -42,6 +42,7 @@ class TitleLine(PaintedWidget):
         self._gpu_busy = gpu_busy[:MAX_DEVICES]
         self._device_limit_note = f" ({MAX_DEVICES} of {len(gpu_busy):,} GPUs)" if len(gpu_busy) > MAX_DEVICES else ""
         self._span = trace.span
+        self._busy_of_steps = ""
         self._visible_span = trace.span
         self._fold: FoldedTime | None = None
 
@@ -50,6 +51,17 @@ class TitleLine(PaintedWidget):
         fold = viewport.fold
         if shown != self._visible_span or fold is not self._fold:
             self._visible_span, self._fold = shown, fold
+            self.repaint()
+
+    def show_verdict(self, verdict: Verdict | None) -> None:
+        """Show how busy the GPU was in the steps, as the verdict and the findings do; not of several GPUs."""
+        if self._part or verdict is None or verdict.busy is None or verdict.busy_base != "the steps":
+            return
+        if len(self._gpu_busy) != 1:
+            return
+        text = f"{format_share(verdict.busy)} of steps"
+        if text != self._busy_of_steps:
+            self._busy_of_steps = text
             self.repaint()
 
     def show_stage(self, stage: str) -> None:
@@ -66,8 +78,8 @@ class TitleLine(PaintedWidget):
         palette = self.palette
         busy, sign = "", self._loading_sign()
         if self._gpu_busy:
-            share = format_share(self._gpu_busy_share(*self._span))
-            busy = f"GPU busy{self._device_limit_note} {share}{'' if sign else ' of trace'}"
+            share = f"{format_share(self._gpu_busy_share(*self._span))}{'' if sign else ' of trace'}"
+            busy = f"GPU busy{self._device_limit_note} {self._busy_of_steps or share}"
             if (self._visible_span != self._span or self._fold) and self._visible_span[0] < self._visible_span[1]:
                 busy += f" · here {format_share(self._gpu_busy_share(*self._visible_span, self._fold))}"
         elif self._span[1] > self._span[0]:
@@ -158,6 +170,10 @@ class VerdictLine(PaintedWidget):
         super().__init__(id=id)
         self._verdict: Verdict | None = None
         self._rank_prefix = ""
+
+    @property
+    def verdict(self) -> Verdict | None:
+        return self._verdict
 
     def set_verdict(self, verdict: Verdict, rank_label: str = "") -> None:
         """Show a verdict. `rank_label`: its rank, where there are several, or the part of the trace that it is of."""

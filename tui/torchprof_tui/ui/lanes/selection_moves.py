@@ -105,7 +105,10 @@ class SelectionMoves:
         steps = state.current_steps()
         if not steps:
             return "no steps: the profiled program did not call prof.step(), and no repetition was found"
-        time = int(self._trace.start[state.selected]) if state.selected >= 0 else state.cursor_time()
+        if state.selected >= 0:
+            time = int(self._trace.start[state.selected])
+        else:  # without a pointer, the first step that begins on screen
+            time = state.viewport.t0 - 1 if later and state.pointer_time is None else state.cursor_time()
         index = navigation.find_adjacent_step(steps, time, later)
         if index < 0:
             return f"the {'last' if later else 'first'} {'repetition' if are_repetitions(steps) else 'step'}"

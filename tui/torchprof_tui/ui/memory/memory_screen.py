@@ -104,7 +104,7 @@ class MemoryScreen(CurveScreen[ShownDevice]):
         self._asked_event = view_state.selected - self.rank.first if view_state.selected >= 0 else -1
         self.gutter_width = 32
         self.by = GroupBy.CATEGORY
-        self.only_alive = False
+        self.only_alive = True
         self._stacks: tuple[TraceStacks | None, ...] = ()  # by device, from a snapshot
         self._filter: FilterMade | None = None
         self._listed: tuple[object, ...] = ()  # what `_rows` were found for
