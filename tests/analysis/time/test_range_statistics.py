@@ -21,7 +21,7 @@ from tests.helpers.trace_builder import (
 )
 from torchprof_tui.analysis.time.gpu_time import compute_busy_by_device
 from torchprof_tui.analysis.time.range_statistics import compute_range_statistics
-from torchprof_tui.trace.model.event_kind import GPU_WORK
+from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.lanes import Role
 
 ENTRIES = st.lists(
@@ -68,7 +68,9 @@ def test_statistics_count_every_nanosecond(entries: list, t0: int, length: int) 
 
     work = [event for event in touching if made.kind[event] in GPU_WORK]
     assert got.gpu_busy.get(0, 0) == len(set().union(*map(inside, work)))
-    threads = [event for event in touching if made.lanes[int(made.lane[event])].role is Role.THREAD]
+    ranges = (Kind.STEP, Kind.ANNOTATION)
+    on_threads = [event for event in touching if made.lanes[int(made.lane[event])].role is Role.THREAD]
+    threads = [event for event in on_threads if made.kind[event] not in ranges]
     for names, events in ((got.gpu_names, work), (got.cpu_names, threads)):
         count, total, own = Counter(), Counter(), Counter()
         for event in events:

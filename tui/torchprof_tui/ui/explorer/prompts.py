@@ -23,7 +23,7 @@ from torchprof_tui.ui.common.comparison_request import (
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.go_anywhere import GO_TO, GO_TO_HINT, is_trace_name
 from torchprof_tui.ui.common.keys import list_named_commands
-from torchprof_tui.ui.common.name_display import truncate
+from torchprof_tui.ui.common.name_display import shorten, truncate
 from torchprof_tui.ui.common.status_line import Choice, Prompt, PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.explorer import slice_export
 from torchprof_tui.ui.explorer.path.path_panel import PathPanel
@@ -109,6 +109,9 @@ class WhatIfController:
 CASE_NOTE = "case-sensitive: it has a capital"
 """Said of a search text with a capital, which finds that capital only."""
 
+MAX_RANGE_LABEL = 24
+"""Cells for the name of the event that a slice is of: kernels' names fill a screen."""
+
 SEARCH, SLICE, WHAT_IF = "search", "write slice to", "what if"
 
 ShowMessage = Callable[[str], None]
@@ -152,7 +155,8 @@ class PromptController:
         t0, t1, range_label = self._view_state.active_range()
         rank_prefix = self._view_state.current_rank().label_prefix(", ")
         name = slice_export.suggest_file_name(self._view_state.current_trace(), t0, t1)
-        self._open(SLICE, f"{rank_prefix}{range_label} · ends in .json or .json.gz", name)
+        label = truncate(shorten(range_label), MAX_RANGE_LABEL)
+        self._open(SLICE, self._clip_hint(f"{rank_prefix}{label} · .json or .json.gz"), name)
 
     def list_places(self) -> list[Choice]:
         """List what `:` takes by name: panels, screens, commands, ranks and steps."""

@@ -105,9 +105,9 @@ def format_header(layout: ColumnLayout, sort_key: str, descending: bool, palette
         separator = _text_separator(layout, column)
         title = separator + truncate(field.title + arrow, cells - len(separator))
         if column == 0 and layout.hidden:
-            mark = f"+{layout.hidden} column{'s' * (layout.hidden > 1)}: →"
-            if cell_len(title) + cell_len(mark) + 2 <= cells:
-                title += " " * (cells - cell_len(title) - cell_len(mark) - 1) + mark
+            mark = f"{layout.hidden} more column{'s' * (layout.hidden > 1)} →"
+            if cell_len(title) + cell_len(mark) + 3 <= cells:
+                title += " " * (cells - cell_len(title) - cell_len(mark) - 2) + mark
         padding = " " * (cells - cell_len(title))
         text = title + padding if field.unit is Unit.TEXT else padding + title
         runs.append((text, palette.strong if arrow else palette.muted))
