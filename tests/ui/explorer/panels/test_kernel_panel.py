@@ -1,9 +1,15 @@
-"""The kernel panel where there is no kernel: enter says so, and moves nothing."""
+"""The kernel panel: without a kernel, and of a collective, whose idle SMs are no fault."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from tests.helpers.explorer_app import explorer, settled, text_of
+from tests.helpers.paths import SAMPLES
 from tests.helpers.trace_builder import cpu, trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.ui.explorer.panels.kernel_panel import COLLECTIVE_NOTE
 
 
 async def test_enter_in_an_empty_kernel_panel_says_why() -> None:
@@ -18,3 +24,17 @@ async def test_enter_in_an_empty_kernel_panel_says_why() -> None:
         await settled(pilot)
         assert "no kernel to go to: this event leads to no GPU work" in text_of(screen)
         assert screen.view_state.viewport == before
+
+
+async def test_a_collective_is_not_blamed_for_idle_sms() -> None:
+    path = next((SAMPLES / "train_gpt_2ranks").glob("*rank0*"))
+    shown = load_trace(str(path), cache=False)
+    async with explorer(shown, (120, 48)) as (screen, pilot):
+        await pilot.press("k")
+        for kind, is_blamed in ((Kind.COLLECTIVE, False), (Kind.KERNEL, True)):
+            screen.view_state.select(int(np.flatnonzero(shown.kind == kind)[0]))
+            screen._refresh_widgets()
+            await settled(pilot)
+            text = screen._panel_controller.active_panel.text().replace("\n", " ")
+            assert ("SMs" in text.replace(COLLECTIVE_NOTE, "")) is is_blamed
+            assert ("waits for other ranks" in text) is not is_blamed

@@ -28,7 +28,7 @@ details | Panel: details | self time, total time, launch
 chain | Panel: chain | dispatch chain, launch latency, queue delay, self time
     first line: launch latency and queue delay of the GPU work, and the work before it in the queue
     rows: the path from the step down to the launch, then ⇢ the GPU work; ▶ is the selected event
-    after: the start of a row, after the start of the first row
+    after: the start of a row, after the start of the row above
     total, self: the row's duration, with and without its children
     line: the line of the program that led here, if Python stacks were recorded; enter opens it
     kernel: the footprint of the kernel at the end; k shows all of it

@@ -215,7 +215,9 @@ class ChainPanel(Panel):
         if two_columns and self._end_kernel is not None:
             right = width - left - 2
             title = format_title(self._trace, self._trace.event(self._end_kernel.event), palette, right)
-            return join_columns(lines, title + format_kernel(self._end_kernel, palette, right), left + 2, palette.text)
+            is_collective = int(self._trace.kind[self._end_kernel.event]) == Kind.COLLECTIVE
+            kernel = format_kernel(self._end_kernel, palette, right, is_collective=is_collective)
+            return join_columns(lines, title + kernel, left + 2, palette.text)
         return lines
 
     def _format_waits(self, width: int) -> Lines:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.labels import describe_share_of_peak
@@ -28,13 +29,18 @@ STRIP_CELLS = 60
 MAX_TAIL_WAVES = 99
 """Waves above which the last one does not matter."""
 
+COLLECTIVE_NOTE = "It transfers, and waits for other ranks: how many SMs it fills says nothing about its speed."
+
 _RESOURCE_LABELS = {"shared_memory": "shared memory"}
 
 
-def format_kernel(summary: KernelSummary, palette: Palette, width: int, is_low: bool = False) -> Lines:
+def format_kernel(
+    summary: KernelSummary, palette: Palette, width: int, is_low: bool = False, is_collective: bool = False
+) -> Lines:
     """Format everything below the title in one column of `width` cells; the full name is last.
 
-    `is_low`: in a panel of a few lines, the occupancy and what limits it come first.
+    `is_low`: in a panel of a few lines, the occupancy and what limits it come first. `is_collective`: it transfers and
+    waits for other ranks, so idle SMs and a low occupancy are no faults.
     """
     footprint = summary.footprint
     lines: Lines = []
@@ -44,7 +50,9 @@ def format_kernel(summary: KernelSummary, palette: Palette, width: int, is_low: 
         meaning = _format_row("is", clean(footprint.kernel.summary), palette, width) if footprint.kernel.known else []
         launch, occupancy = _format_launch_rows(footprint, palette, width), _format_occupancy(footprint, palette, width)
         lines = occupancy[:2] + launch + meaning + occupancy[2:] if is_low else meaning + launch + occupancy
-        for note in footprint.notes:
+        if is_collective:
+            lines = meaning + launch
+        for note in (COLLECTIVE_NOTE,) if is_collective else footprint.notes:
             lines += _format_row("note", note, palette, width)
     if summary.transfer is not None:
         lines += _format_transfer(summary.transfer, palette, width)
@@ -280,4 +288,6 @@ class KernelPanel(Panel):
             name = shorten_event_name(self._trace.event(self._event))
             text = f"the longest of {len(self._chain.work):,} pieces of GPU work that {name} launched:"
             head += wrap_text(text, width, palette.muted)
-        return head + format_kernel(self._kernel, palette, width, is_low=self.size.height < LOW_PANEL_HEIGHT)
+        is_low = self.size.height < LOW_PANEL_HEIGHT
+        is_collective = int(self._trace.kind[self._kernel.event]) == Kind.COLLECTIVE
+        return head + format_kernel(self._kernel, palette, width, is_low, is_collective)
