@@ -79,7 +79,7 @@ def _run(source: Path, cache: str, arguments: Sequence[str]) -> _Run:
     search_path = os.pathsep.join([str(source), str(OWN_SOURCE.parent), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": search_path, "TORCHPROF_TUI_CACHE": cache}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program is not compiled at each start
-    environment["PYTHONPYCACHEPREFIX"] = str(Path(cache) / "bytecode")
+    environment["PYTHONPYCACHEPREFIX"] = f"{cache}-bytecode"  # a cache is made only in a new or empty folder
     command = [sys.executable, *arguments]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
