@@ -246,6 +246,59 @@ async def test_a_path_begins_by_typing_it_and_esc_gives_it_up() -> None:
     assert app.return_code == 0
 
 
+@pytest.mark.parametrize("start", ["o", "slash"])
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("gener", "generate_eager"),  # the first that begins so, before article_… that contain it
+        ("STARVED", "train_gpt_starved"),
+        ("article_4096_c", "article_4096_cold"),
+    ],
+)
+async def test_typing_moves_to_the_row_that_begins_with_or_contains_it(
+    alone: Path, start: str, typed: str, name: str
+) -> None:
+    app = TorchprofApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: app.screen.query_one(OptionList).option_count > 10)
+        await pilot.press(start, *("underscore" if letter == "_" else letter for letter in typed))
+        await pilot.pause()
+        option = app.screen.query_one(OptionList).highlighted_option
+        assert option is not None
+        assert name in str(option.id)
+        await pilot.press("down")  # into the list, at that row
+        chosen = app.screen.query_one(OptionList).highlighted_option
+        assert chosen is not None
+        assert name in str(chosen.id)
+
+
+@pytest.mark.parametrize("typed", ["host:generate", "/no/generate", "nothing-like-it"])
+async def test_a_path_and_what_is_not_listed_move_nowhere(alone: Path, typed: str) -> None:
+    (alone / "generate").write_text("{}")
+    app = TorchprofApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: app.screen.query_one(OptionList).option_count > 10)
+        screen = app.screen
+        assert isinstance(screen, StartScreen)
+        before = screen.query_one(OptionList).highlighted
+        screen.action_type_path(typed)
+        await pilot.pause()
+        assert screen.query_one(OptionList).highlighted == before
+
+
+async def test_enter_opens_the_row_of_the_name(alone: Path) -> None:
+    app = TorchprofApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: app.screen.query_one(OptionList).option_count > 10)
+        screen = app.screen
+        assert isinstance(screen, StartScreen)
+        screen.action_type_path("linear")
+        await pilot.pause()
+        await pilot.press("enter")
+        await until(pilot, lambda: explored(app))
+        assert "linear_eager" in app.screen.trace.label  # type: ignore[attr-defined]
+
+
 async def test_a_wrong_path_is_reported_and_nothing_else_happens() -> None:
     app = TorchprofApp()
     async with app.run_test(notifications=True) as pilot:

@@ -161,9 +161,13 @@ RECORD_HINT = "runs it under torch.profiler, shows what it prints, then opens th
 RECORD_SPEC, LEARN_SPEC = "\0record", "\0learn"
 """Specs of the rows that record a run and list the cases; no path contains a NUL."""
 
+_COMMAND_SPECS = (RECORD_SPEC, LEARN_SPEC)
+
 LEARN_HINT = (
     "a case is a sample and a few questions: expect, look at the lanes, read what it is; also: torchprof-tui learn"
 )
+
+PATH_HINT = "a name below, a path, host:path or URL: o or / to type, tab completes"
 
 WIDE_MIN_WIDTH = 150
 """Minimal width for the guide beside the list: fewer cells would leave no room for the summaries."""
@@ -234,7 +238,7 @@ class StartScreen(GuardedScreen[None]):
             ),
             id="start-title",
         )
-        yield PathInput(placeholder="path of a trace, host:path or URL: o or / to type, tab completes", id="start-path")
+        yield PathInput(placeholder=PATH_HINT, id="start-path")
         with Horizontal(id="start-body"):
             with Vertical(id="start-left"):
                 yield from (OptionList(id="start-list", markup=False), Static(id="start-hint"))
@@ -303,7 +307,7 @@ class StartScreen(GuardedScreen[None]):
     @property
     def _first_trace_key(self) -> str | None:
         """Key of the first row that opens a trace."""
-        return next((spec for spec in self._rows if spec not in (RECORD_SPEC, LEARN_SPEC)), None)
+        return next((spec for spec in self._rows if spec not in _COMMAND_SPECS), None)
 
     def _remote_section(self) -> list[tuple[str, list[TraceRow]]]:
         if self._remote_folder is None:
@@ -352,9 +356,29 @@ class StartScreen(GuardedScreen[None]):
         elif (row := self._rows.get(event.option_id or "")) is not None:  # else it left the list after the key
             self.post_message(self.Chosen(row.spec, row.other_specs))
 
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Move to the first row whose name begins with what was typed, else the first that contains it."""
+        if (row := self._find_row(event.value)) is not None:
+            option_list = self.query_one(OptionList)
+            option_list.highlighted = option_list.get_option_index(row.key)
+
     def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Open the path that was typed; the row of that name where there is no such file."""
         if spec := event.value.strip():
-            self.post_message(self.Chosen(spec))
+            row = None if os.path.lexists(os.path.expanduser(spec)) else self._find_row(spec)
+            self.post_message(self.Chosen(spec) if row is None else self.Chosen(row.spec, row.other_specs))
+
+    def _find_row(self, typed: str) -> TraceRow | None:
+        """Find the row of a trace by the beginning of its name, else by a part of it; a path and a host name none.
+
+        A first slash is the key that began the typing.
+        """
+        text = typed.strip().removeprefix("/").casefold()
+        if not text or set(text) & set("/:~"):
+            return None
+        named = [(_shorten_name(row).casefold(), row) for key, row in self._rows.items() if key not in _COMMAND_SPECS]
+        begins = (row for name, row in named if name.startswith(text))
+        return next(begins, next((row for name, row in named if text in name), None))
 
     def on_key(self, event: events.Key) -> None:
         """Start to type a path with its first character; the arrows lead from the path to the list."""
