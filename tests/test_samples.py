@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.paths import ROOT
 from tests.helpers.paths import SAMPLES as FOLDER
 from tools.record_samples import RECORDINGS, remove_machine_names
-from torchprof_samples import CPU_ORIGIN, PUBLIC_ORIGIN, SAMPLES, Sample, find
+from torchprof_samples import CPU_ORIGIN, SAMPLES, Sample, find
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.trace.loading.load_in_process import load_trace
@@ -28,8 +28,7 @@ def test_together_they_are_small() -> None:
 
 
 def test_one_script_records_them_all() -> None:
-    ours = [sample.name for sample in SAMPLES if sample.origin != PUBLIC_ORIGIN]
-    assert [recording.name for recording in RECORDINGS] == ours
+    assert [recording.name for recording in RECORDINGS] == [sample.name for sample in SAMPLES]
 
 
 def test_the_folders_readme_says_the_same() -> None:
@@ -65,15 +64,6 @@ def test_in_its_mended_twin_most_of_the_time_is_that_of_ops() -> None:
 def decide_verdict(path: Path) -> Verdict:
     checker = Checker(load_trace(str(path), cache=False))
     return checker.decide_verdict(findings=checker.check())
-
-
-@pytest.mark.parametrize("sample", [sample for sample in SAMPLES if sample.origin == PUBLIC_ORIGIN])
-def test_a_sample_of_others_has_its_licence(sample: Sample) -> None:
-    notice = (ROOT / "NOTICE").read_text(encoding="utf-8")
-    assert sample.name in notice
-    assert "facebookresearch/param" in notice
-    assert "Permission is hereby granted" in notice
-    assert "/" not in json.loads(gzip.decompress(sample.path.read_bytes()))["traceName"]
 
 
 @pytest.mark.parametrize("sample", CPU_SAMPLES, ids=lambda sample: sample.name)

@@ -2,7 +2,6 @@
 
 Recorded by `tools.record_samples`: most on NVIDIA H200 (ORIGIN), two on a CPU alone (CPU_ORIGIN). Those of the
 articles' program, whose bias is a matrix, are from an H100 (ARTICLE_ORIGIN), and so are five more (H100_ORIGIN).
-One was published by others (PUBLIC_ORIGIN): it shows what an older GPU does differently.
 `README.md` beside this file says the same to people who look at the folder.
 """
 
@@ -14,7 +13,6 @@ from pathlib import Path
 ORIGIN = "NVIDIA H200, torch 2.11.0+cu130, CUDA 13.0, Python 3.12"
 ARTICLE_ORIGIN = "NVIDIA H100, torch 2.11.0+cu130; a bias of (size, size)"
 H100_ORIGIN = "NVIDIA H100, torch 2.11.0+cu130, CUDA 13.0, Python 3.12"
-PUBLIC_ORIGIN = "NVIDIA V100; published in facebookresearch/param, MIT licence"
 CPU_ORIGIN = "CPU only, two cores, torch 2.13.0, Python 3.11"
 
 
@@ -235,12 +233,6 @@ SAMPLES = (
         "the same with small images, which two workers load ahead: --edge 32 --workers 2 --prefetch 4",
         "the wait for the DataLoader is gone (torchprof-tui diff with the one above)",
         CPU_ORIGIN,
-    ),
-    Sample(
-        "dlrm_v100",
-        "a training step of DLRM, rank 4 of 8, by others on an older GPU",
-        "mm, bmm, addmm ask for the occupancy in each call (/cudaOcc), add does not; an optimizer step of 64 kernels",
-        PUBLIC_ORIGIN,
     ),
 )
 

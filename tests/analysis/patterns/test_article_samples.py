@@ -170,21 +170,6 @@ def test_only_cold_gemms_of_hopper_ask_for_the_occupancy() -> None:
     assert any("cudaOccupancy" in event["name"] for event in raw_of(COLD, "cuda_runtime"))
 
 
-def test_an_older_gpu_asks_before_each_product_and_before_no_add() -> None:
-    calls = raw_of("dlrm_v100", "cuda_runtime")
-    asked: dict[str, list[int]] = {}
-    for op in raw_of("dlrm_v100", "cpu_op"):
-        if op["name"] in {"aten::mm", "aten::bmm", "aten::addmm", "aten::add"}:
-            inside = (call for call in calls if call["tid"] == op["tid"] and 0 <= call["ts"] - op["ts"] <= op["dur"])
-            asked.setdefault(op["name"], []).append(sum("cudaOccupancy" in call["name"] for call in inside))
-    assert asked["aten::bmm"] == [6, 6, 6]
-    assert min(asked["aten::mm"] + asked["aten::addmm"]) == 1
-    assert asked["aten::add"] == [0]
-    findings, _ = checked("dlrm_v100")
-    assert findings["adaptive-launch"].state is State.FIRED
-    assert "64 kernels a step" in findings["optimizer-loop"].answer.seen
-
-
 def test_a_gap_of_three_steps_does_not_recur_in_twenty() -> None:
     three, twenty = (checked(name)[0]["one-off-gap"] for name in ("article_4096_addmm", "article_4096_active20"))
     assert "in step #2: 41.4 µs before memset, elsewhere 832 ns" in three.answer.seen
