@@ -167,17 +167,17 @@ class CommunicationCard:
         ]
         fastest = max((row for row in self.rows if row.best_bus_bandwidth), key=lambda row: row.time, default=None)
         if fastest is not None and fastest.bus_bandwidth is not None:
-            link = f" of {fastest.link_bandwidth:.0f}" if fastest.link_bandwidth else ""
+            link = f"; the link has {fastest.link_bandwidth:.0f}" if fastest.link_bandwidth else ""
             parts.append(
-                f"{fastest.operation.value} {_format_bandwidth(fastest.bus_bandwidth)} GB/s on the bus, best "
-                f"{_format_bandwidth(fastest.best_bus_bandwidth or 0)}{link}"
+                f"{fastest.operation.value} at {_format_bandwidth(fastest.bus_bandwidth)} GB/s (bus bandwidth), "
+                f"{_format_bandwidth(fastest.best_bus_bandwidth or 0)} at best{link}"
             )
         return "; ".join(part for part in parts if part)
 
     def _describe_waiting(self) -> str:
         if self.waiting_source is None:
             return "waiting and transfer cannot be separated"
-        waiting = f"{format_duration(self.waiting)} waiting for peers ({_SOURCE_TEXTS[self.waiting_source]})"
+        waiting = f"{format_duration(self.waiting)} waiting for other ranks ({_SOURCE_TEXTS[self.waiting_source]})"
         if self.undecided > self.total // 10:
             waiting += f", {format_duration(self.undecided)} undetermined"
         return waiting

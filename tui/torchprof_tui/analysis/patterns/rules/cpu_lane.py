@@ -44,7 +44,7 @@ _GRAPH_REMEDY = Remedy(
 
 
 _FIRST_AFTER_START = Remedy(
-    "leave it out: the first step after the profiler starts is wide even in a warm program, and more warm-up does not "
+    "leave it out: the first step after the profiler starts is slow even in a warm program, and more warm-up does not "
     "change that",
     "schedule=torch.profiler.schedule(wait=1, warmup=1, active=20)  # and compare medians",
 )
@@ -147,7 +147,7 @@ EXPLICIT_COPY_OPS = ("aten::copy_", "aten::clone", "aten::to", "aten::_foreach_c
 @register_pattern(
     "The first step takes much longer",
     section=Section.CPU_LANE,
-    meaning="the first recorded step is not like the others, so means over all steps say too much",
+    meaning="the first recorded step is slower than the others, so means over all steps are too high",
     action="run some steps before you measure, and let the profiler skip the first steps",
     code="schedule=torch.profiler.schedule(wait=1, warmup=2, active=3)",
     decided="The duration of the first recorded step over the median of the others, without the profiler's own work. "

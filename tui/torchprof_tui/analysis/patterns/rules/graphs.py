@@ -90,10 +90,10 @@ def describe_replay_costs(view: ScopeView) -> str:
     copies = view.select_in_scope(view.tables.compute_once(find_input_copies))
     launches = view.select_in_scope(view.tables.practices.graph_launches)
     guards = view.match_names(rf"{CACHE_LOOKUP_REGEX}|{AOT_PROLOGUE_REGEX}|{PREGRAPH_REGEX}")
-    parts = [
-        f"{format_count(len(copies), 'copy', 'copies')} into inputs {_format_time(view, view.covered_time(copies))}",
-        f"{format_count(len(launches), 'replay')} {_format_time(view, view.covered_time(launches))}",
-    ]
+    parts = [f"{format_count(len(launches), 'replay')} {_format_time(view, view.covered_time(launches))}"]
+    if len(copies):
+        copied = _format_time(view, view.covered_time(copies))
+        parts.insert(0, f"{format_count(len(copies), 'copy', 'copies')} into inputs {copied}")
     if len(guards):
         parts.append(f"guards {_format_time(view, view.covered_time(guards))}")
     return ", ".join(parts)

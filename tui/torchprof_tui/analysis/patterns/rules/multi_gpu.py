@@ -381,7 +381,9 @@ def _check_straggler_across_ranks(view: ScopeView, rank_context: RankContext) ->
         if stall.rank_index == rank_context.rank_index:
             events = np.append(events, view.select_in_scope(view.tables.event_table(np.array([stall.event]))).row)
     return Answer.fired(
-        f"{summary}; ranks wait {format_duration(mean_wait)} on average", events, min(mean_wait, view.scope.length)
+        f"{summary}; a rank waits {format_duration(mean_wait)} in all, on average",
+        events,
+        min(mean_wait, view.scope.length),
     )
 
 

@@ -189,8 +189,8 @@ def choose_copy_remedy(view: ScopeView, copies: EventTable) -> Remedy | None:
         )
     if len(view.gap_finder.loader_calls) and not practices.pins_memory:
         return None
-    also = " as well, as for the other copies" if practices.pins_memory else ""
-    return Remedy(f"pin this memory{also}: {_PIN_ONCE}", _PIN_ONCE_CODE)
+    also = "pin this memory as well, as for the other copies: " if practices.pins_memory else ""
+    return Remedy(also + _PIN_ONCE, _PIN_ONCE_CODE)
 
 
 _HIDDEN_COPY_REMEDIES = {

@@ -147,7 +147,7 @@ def _optimizer_share(view: ScopeView, chosen: Bool) -> tuple[float, str]:
 
 @register_pattern(
     "Matrix products far below the peak",
-    meaning="the shape limits these products, not the GPU: too few rows, odd sizes, too few tiles",
+    meaning="the shape limits this work, not the GPU: too few rows, odd sizes, too few tiles",
     action="use larger or rounder shapes: a larger batch, sizes that are multiples of 64, one product instead of "
     "several",
     decided="GEMMs, convolutions and attention whose FLOPs (or bytes, if they take longer) are known from shapes, "
@@ -197,9 +197,9 @@ def gemm_efficiency(view: ScopeView) -> Answer:
         )
     reason = _explain_product(view, roofline, heaviest)
     return Answer.fired(
-        f"{format_percent(low_time / gpu_time)} of GPU time in products at "
-        f"{format_percent(float(np.average(at_peak[low], weights=time[low])))} of what the GPU "
-        f"reaches for their shape; the heaviest {_format_product(view, roofline, heaviest)}{reason and f' ({reason})'}",
+        f"{format_percent(low_time / gpu_time)} of GPU time in GEMMs, convolutions or attention at "
+        f"{format_percent(float(np.average(at_peak[low], weights=time[low])))} of the nearer peak, compute or memory; "
+        f"the heaviest: {_format_product(view, roofline, heaviest)}{reason and f' ({reason})'}",
         kernels.row,
         at_stake,
         _choose_product_remedy(view, roofline, heaviest),

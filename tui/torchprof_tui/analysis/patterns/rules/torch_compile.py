@@ -195,7 +195,7 @@ def _list_ranges(tables: TraceTables) -> set[str]:
 
 
 @register_pattern(
-    "Compiled code costs CPU time of its own",
+    "Guards and wrappers of compiled code take CPU time",
     section=Section.COMPILE,
     meaning="guards and wrappers run in every call, and this call has too little work to outweigh them",
     action="compile larger regions, leave tiny work eager, and measure CUDA graphs before you use them",
@@ -227,7 +227,9 @@ def compile_tax(view: ScopeView) -> Answer:
     overhead = view.clip((overhead - compiling.intervals) & union(tables.steps.start, tables.steps.end))
     step_time = view.clip(union(tables.steps.start, tables.steps.end)).total
     share = overhead.total / step_time if step_time else 0.0
-    summary = f"guards and wrappers take {format_duration(overhead.total)}, {format_percent(share)} of the steps"
+    summary = (
+        f"guards and wrappers take {format_duration(overhead.total)}, {format_percent(share)} of the steps' CPU time"
+    )
     if share < thresholds.WRAPPER_SHARE.value:
         return Answer.absent(summary)
     remedy = None
