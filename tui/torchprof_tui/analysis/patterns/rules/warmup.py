@@ -67,7 +67,8 @@ def cold_call(view: ScopeView) -> Answer:
         return Answer.absent(f"{format_count(len(calls), 'cold call')}, {format_percent(share)}" if len(calls) else "")
     longest = int(calls.row[calls.duration.argmax()])
     return Answer.fired(
-        f"{format_count(len(calls), 'call')} over a millisecond: {format_duration(time)} in all; the longest is {tables.name(longest)}, {format_duration(int(view.trace.duration[longest]))}",
+        f"{format_count(len(calls), 'call')} over a millisecond: {format_duration(time)} in all; "
+        f"the longest is {tables.name(longest)}, {format_duration(int(view.trace.duration[longest]))}",
         calls.row,
         time,
         _choose_cold_remedy(view, calls),
