@@ -168,7 +168,7 @@ def test_a_command_that_does_not_exist_is_an_invalid_choice(word: str, capsys: p
         (["sample:nothing"], "matmul_add_64_cold_eager"),
         (["sample:matmul"], "several"),
         (["snapshot", SAMPLE], "-o"),
-        (["snapshot", SAMPLE, "-o", "x.png"], "neither .svg nor .txt"),
+        (["snapshot", SAMPLE, "-o", "x.bmp"], "ends in none of .svg, .png, .txt"),
         (["snapshot", SAMPLE, "-o", "x.svg", "--size", "big"], "160x48"),
         (["snapshot", "-", "-o", "x.svg"], "needs a file"),
     ],

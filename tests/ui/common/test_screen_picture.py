@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from textual.pilot import Pilot
 
-from tests.helpers.explorer_app import settled
+from tests.helpers.explorer_app import settled, until
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.core.atomic_file import make_file_stem
 from torchprof_tui.trace.loading.resolve import resolve_specs
@@ -80,6 +80,7 @@ async def test_a_comparison_is_written_with_its_waterfall(folder: Path) -> None:
 async def test_the_palette_exports_the_start_screen(folder: Path) -> None:
     app = TorchprofApp()
     async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.screen.TITLE == "start")
         await settled(pilot)
         await pilot.press("ctrl+p")
         await pilot.press(*"as pictures")

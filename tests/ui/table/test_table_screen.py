@@ -464,7 +464,7 @@ async def test_headings_are_whole_and_hidden_columns_are_counted(width: int) -> 
             header = text(table).split("\n")[1]
             assert [field.title for field in layout.fields if field.title not in header] == []
             hidden = len(table._built_sheet.sheet.fields) - len(layout.fields)
-            assert (f"+{hidden} column" in header) == (hidden > 0)
+            assert (f" {hidden} more column" in header) == (hidden > 0)
             assert "…" not in header
             await pilot.press(key)
             await settled(pilot)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
-from textual.app import App
 from textual.screen import Screen
 from textual.timer import Timer
 
-from torchprof_tui.program.terminal_progress import DELAY_SECONDS, TerminalProgress
+from torchprof_tui.program.terminal_progress import DELAY_SECONDS
 from torchprof_tui.ui.common.status_line import StatusLine
+from torchprof_tui.ui.common.terminal_driver import find_progress
 
 WORK_NAMES = {
     "chain": "finding the chain",
@@ -29,12 +29,6 @@ WORK_NAMES = {
     "what-if": "predicting the step",
 }
 """What is done for a subject, in words; of others the subject itself is shown."""
-
-
-def find_progress(app: App[Any]) -> TerminalProgress | None:
-    """Return the progress bar of the terminal that the app runs in; None without one, as in tests."""
-    progress = getattr(app._driver, "progress", None)
-    return progress if isinstance(progress, TerminalProgress) else None
 
 
 class RunningWork:

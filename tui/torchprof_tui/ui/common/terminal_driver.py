@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, TextIO, cast
 
 from textual import events
+from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
 
@@ -43,6 +44,12 @@ printf '{_CANCEL}{RESET_MODES}\\033[<u\\033[?7h\\033[?25h\\033[0m\\r\\n%s\\r\\n'
 """
 
 _END_SECONDS = 1.0
+
+
+def find_progress(app: App[Any]) -> TerminalProgress | None:
+    """Return the progress bar of the terminal that the app runs in; None without one, as in tests."""
+    progress = getattr(app._driver, "progress", None)
+    return progress if isinstance(progress, TerminalProgress) else None
 
 
 class TerminalGuard:

@@ -35,7 +35,7 @@ from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.bindings import style_hints
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
-from torchprof_tui.ui.common.running_work import find_progress
+from torchprof_tui.ui.common.terminal_driver import find_progress
 
 if TYPE_CHECKING:
     from types import FrameType
