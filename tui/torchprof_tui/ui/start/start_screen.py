@@ -252,7 +252,7 @@ class StartScreen(GuardedScreen[None]):
         self.query_one("#start-keys", Static).update(
             style_hints(f"↑ ↓ choose   enter open   o type a path   r record   i guide   ? help{back_key}   q {leave}")
         )
-        self._search_traces()
+        self.call_after_refresh(self._search_traces)  # the width of the list is known by then
 
     @work(thread=True, exclusive=True, group="look")
     def _search_traces(self) -> None:
