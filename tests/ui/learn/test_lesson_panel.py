@@ -155,6 +155,17 @@ async def test_a_comparison_is_evidence() -> None:
         await until(pilot, lambda: "it is: 6" in text(app))
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_a_comparison_fits_below_the_question(size: tuple[int, int]) -> None:
+    case = CASES["fusion"]
+    async with learning(case.sample, case, size) as (app, pilot, _):
+        await pilot.press("G", "G")
+        await until(pilot, lambda: name_screen(app.screen) == "diff" and bool(app.screen.query(LessonPanel)))
+        await until(pilot, lambda: "it is: 6" in text(app) and "[account" in text(app))
+        await settled(pilot)
+        assert "? help" in text(app).rstrip().split("\n")[-1]  # the status line, below the account
+
+
 async def test_questions_about_any_trace() -> None:
     async with learning("sample:linear_eager", None) as (app, pilot, lesson):
         assert "What limits this program?" in text(app)

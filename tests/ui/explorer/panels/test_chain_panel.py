@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from tests.helpers.explorer_app import event_of, explorer, settled, text_of, two_steps, until
+from tests.helpers.golden_files import load_sample
 from tests.helpers.literal_text import readable_trace
 from tests.helpers.paths import FIXTURES, SAMPLES
 from tests.helpers.trace_builder import Entry, cpu, kernel, python, runtime, step, trace
@@ -368,3 +369,16 @@ async def test_an_event_is_compared_over_the_steps() -> None:
         assert "gap mean 12.5 µs, typical 7.86 µs" in text
         assert re.search(r"  ProfilerStep#2  matmul +22\.1 µs\*", text)
         assert re.search(r"▸ ProfilerStep#3  matmul +7\.86 µs ", text)
+
+
+async def test_a_page_down_scrolls_the_chain_away_from_the_cursor_and_a_move_returns() -> None:
+    async with explorer(load_sample("train_gpt_stack_memory"), (120, 40)) as (screen, pilot):
+        await pilot.press("slash", *"aten::linear", "enter", "l")
+        await until(pilot, lambda: "▶                 aten::linear" in text_of(screen))
+        await settled(pilot)
+        await pilot.press("pagedown")
+        await settled(pilot)
+        assert "▶" not in text_of(screen).split("[chain")[1]
+        assert "launch latency mean" in text_of(screen)
+        await pilot.press("down")
+        await until(pilot, lambda: "▶                 aten::addmm" in text_of(screen))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from textual import events
 from textual.app import ComposeResult
 from textual.message import Message
+from textual.reactive import var
 from textual.widgets import Static
 
 from torchprof_tui.analysis.compare.comparison import Comparison, describe_row
@@ -135,6 +136,9 @@ class DiffScreen(SearchScreen):
     CSS_PATH = "diff_screen.tcss"
     TITLE = "diff"
 
+    reserved_lines: var[int] = var(0)
+    """Lines above the comparison that a panel of a case takes."""
+
     def __init__(
         self,
         a: ComparedInput,
@@ -193,9 +197,16 @@ class DiffScreen(SearchScreen):
             self.query_one("#diff-problem", Static).update(small or self._format_problem())
         self._apply_layout()
 
+    def watch_reserved_lines(self, _lines: int) -> None:
+        if self.is_mounted:
+            self._apply_layout()
+
     def _apply_layout(self) -> None:
         layout = compute_layout(
-            *self.size, self._is_enlarged, (self.sides[0].count_lines(), self.sides[1].count_lines())
+            self.size.width,
+            self.size.height - self.reserved_lines,
+            self._is_enlarged,
+            (self.sides[0].count_lines(), self.sides[1].count_lines()),
         )
         self._dock.styles.height = layout.dock
         self._dock.show_side_by_side(layout.panels, self.size.width)

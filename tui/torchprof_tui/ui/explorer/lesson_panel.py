@@ -77,7 +77,8 @@ class LessonDriver:
                 panel.remove()
         self._panels.clear()
         self._show_verdict(True)
-        self.explorer.reserved_lines = 0
+        for screen in (*self.app.screen_stack, self.explorer):
+            _reserve_lines(screen, 0)
 
     def _show_verdict(self, is_shown: bool) -> None:
         """Show or hide the verdict above the lanes, which answers questions that are being asked."""
@@ -198,8 +199,7 @@ class LessonPanel(TextPanel):
         width, height = self.screen.size
         lines = min(len(self.content(max(width - 2, 1))), max(int(height * MAX_SHARE), 3))
         self.styles.height = lines
-        if self._is_on_lanes:
-            self._driver.explorer.reserved_lines = lines
+        _reserve_lines(self.screen, lines)
         self.refresh_content()
 
     def content(self, width: int) -> Lines:
@@ -303,3 +303,9 @@ class LessonPanel(TextPanel):
     def action_leave(self) -> None:
         self._driver.end()
         self.app.notify("G lists the cases", title="the case is left", timeout=3, markup=False)
+
+
+def _reserve_lines(screen: Screen[Any], lines: int) -> None:
+    """Leave lines of a screen that divides its height itself to the panel above it."""
+    if hasattr(screen, "reserved_lines"):
+        screen.reserved_lines = lines

@@ -75,6 +75,7 @@ class ChainPanel(Panel):
         self._line: SourceLine | None = None
         self._captured: CapturedChain | str | None = None  # of the GPU work at the end
         self._on_line = False  # whether the cursor is on the line of the program, instead of the selected event
+        self._revealed: tuple[int, int | None, int] | None = None  # the cursor, its line and the height it was shown in
         self._path_note = ""  # what the critical path says of the selected event
         self._chain_events: list[int] = []
         self._line_by_event: dict[int, int] = {}
@@ -136,6 +137,7 @@ class ChainPanel(Panel):
         self._line, self._on_line = line, False
         hops = [hop.event for hop in chain.hops]
         other_work = [work.event for work in chain.work[:MAX_WORK_LISTED] if work.event not in hops]
+        self._revealed = None
         self._chain_events = hops + ([LINE_ENTRY] if line is not None else []) + other_work
         self.refresh_content(top=True)
 
@@ -188,7 +190,11 @@ class ChainPanel(Panel):
 
     def prepare(self, size: object) -> None:
         super().prepare(self.size)
-        line = self._line_by_event.get(LINE_ENTRY if self._on_line else self._selected)
+        entry = LINE_ENTRY if self._on_line else self._selected
+        line = self._line_by_event.get(entry)
+        if (cursor := (entry, line, self.size.height)) == self._revealed:
+            return  # the panel was scrolled away from it
+        self._revealed = cursor
         if line is not None and not self._top <= line < self._top + self.size.height:
             self._top = max(0, min(line - self.size.height // 2, len(self._content) - self.size.height))
 
