@@ -109,7 +109,7 @@ class RowPanel(TextPanel):
         indent = min(cell, max(width - len(label) - 30, 0))
         return [
             [(chart[:cell], palette.bar), (chart[cell], palette.active), (chart[cell + 1 :], palette.bar)],
-            [(" " * indent + label, palette.text), ("  , . others · enter: on the lanes", palette.muted)],
+            [(" " * indent + label, palette.text), ("  { } others · enter: on the lanes", palette.muted)],
         ]
 
     def _format_relatives(self, title: str, relatives: list[RelatedName], labels: list[str], width: int) -> Lines:
