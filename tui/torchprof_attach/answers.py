@@ -57,7 +57,7 @@ class UnreachableHost(Record, frozen=True, kw_only=True):
 class AttachHang(Record, frozen=True, kw_only=True):
     """A job that made no progress, and what was taken of it."""
 
-    evidence: Annotated[str, about("why it was taken for one that hangs")]
+    evidence: Annotated[str, about("what showed that the process makes no progress")]
     sentence: Annotated[str, about("which rank did not come, as `hang` reads it; or why that cannot be told")]
     folder: Annotated[str, about("of the files")]
     command: Annotated[str, about("that opens them; empty: nothing could be taken")]

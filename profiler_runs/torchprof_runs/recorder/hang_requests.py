@@ -30,7 +30,7 @@ def listen(path: str, watch: HangWatch) -> bool:
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW))
             return False
-        except OSError:  # nobody reads it: of the program that this process ran before `exec`
+        except OSError:  # no reader: left by the program that this process ran before `exec`
             os.unlink(path)
             os.mkfifo(path, 0o600)
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)  # for writing, too: it never ends

@@ -90,7 +90,7 @@ class WriteGuard:
         torch.save = guarded_save
 
     def _watch_processes(self) -> None:
-        """Refuse processes of multiprocessing that are not forked, but for a loader's: nobody watches what they do."""
+        """Refuse processes of multiprocessing that are not forked, but for a DataLoader's: they have no guard."""
         process: Any = multiprocessing.process.BaseProcess
         original = process.start
 

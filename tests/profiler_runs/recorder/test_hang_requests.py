@@ -7,13 +7,13 @@ import os
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.helpers.paths import ROOT
+from tests.profiler_runs.recorder.test_hang_watch import wait_for
 from torchprof_runs.recorder.hang_requests import listen
 from torchprof_runs.recorder.hang_watch import HangWatch
 
@@ -39,13 +39,6 @@ def ask(pipe: str, folder: Path, **request: Any) -> None:
     descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
     os.write(descriptor, json.dumps({"folder": str(folder), **request}).encode() + b"\n")
     os.close(descriptor)
-
-
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.fixture

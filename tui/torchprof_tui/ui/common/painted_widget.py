@@ -268,6 +268,8 @@ class TextPanel(PaintedWidget):
 
     def scroll_lines(self, count: int) -> bool:
         """Scroll down by `count` lines (up if negative), within the content. Returns whether it moved."""
+        if not self.size.height:
+            return False  # it is not laid out yet
         top = min(max(self._top + count, 0), max(0, len(self._content) - self.size.height))
         if top != self._top:
             self._top = top
