@@ -32,7 +32,7 @@ from torchprof_tui.analysis.patterns.engine.practices import fit_remedy
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext, TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import qualify_answer, reword_for_slice
-from torchprof_tui.analysis.patterns.rules import (
+from torchprof_tui.analysis.patterns.rules import (  # noqa: F401  their import registers their patterns
     backward_pass,
     communication,
     conversions,
@@ -63,16 +63,8 @@ from torchprof_tui.analysis.patterns.rules import (
     written_out,
 )
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
-from torchprof_tui.trace.core.arrays import I64, keep_freed_memory, sorted_unique
+from torchprof_tui.trace.core.arrays import keep_freed_memory, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
-
-_RULE_MODULES = (
-    *(table_sums, cpu_lane, gpu_lane, torch_compile, dispatch_chain, gpu_kernels, multi_gpu, communication, gpu_waits),
-    *(throughput, conversions, warmup, serving, decode_tokens, graphs, optimizer, op_loop, host_code),
-    *(machine, npu, memory, backward_pass, debug_leftovers, python_in_step, memory_moves),
-    *(written_out, repeated_inputs, kernel_shapes),
-)
-"""Importing these modules registers their patterns."""
 
 _ORDER = (
     "overhead-bound", "compute-bound", "hotspot", "call-count", "cost-in-children", "first-step-wide", "dead-window",
@@ -172,21 +164,15 @@ def _evaluate_pattern(pattern: Pattern, view: ScopeView) -> Finding:
         general = answer.remedy or Remedy(pattern.action, pattern.code)
         fitted = fit_remedy(view.tables.practices, general)
         remedy = answer.remedy if fitted == general else fitted
-        answer = replace(answer, events=_sort_by_time(view.trace, answer.events), remedy=remedy)
+        rows = sorted_unique(answer.events)  # none for a pattern that fired by the events of other ranks only
+        answer = replace(answer, events=rows[np.argsort(view.trace.start[rows], kind="stable")], remedy=remedy)
     line = None
     if answer.state is State.FIRED and pattern.severity is Severity.PROBLEM:
         line = view.tables.line_finder.find_common_line(answer.events, _MAX_LINE_EVENTS)
     return Finding(pattern, answer, min(answer.at_stake / view.scope.length, 1.0), line)
 
 
-_MAX_LINE_EVENTS = 24
-"""Events of a problem whose lines are looked up; each takes up to a quarter of a millisecond."""
-
-
-def _sort_by_time(trace: Trace, rows: I64) -> I64:
-    """Return each event once, by start, then row. Empty for a pattern that fired by the events of other ranks only."""
-    rows = sorted_unique(rows)
-    return rows[np.argsort(trace.start[rows], kind="stable")]
+_MAX_LINE_EVENTS = 24  # events of a problem whose lines are looked up; each takes up to a quarter of a millisecond
 
 
 def severity_sort_key(finding: Finding) -> tuple[int, int, bool, bool, float, int]:

@@ -101,7 +101,18 @@ class HostActivities:
         if len(self.loader_calls):
             return self.loader_calls
         tables, steps = self.tables, self.tables.steps
-        wait_end = np.minimum(_find_next_activity(tables, steps.start), steps.end)
+        # when the next op or runtime call of a launching thread began, at each step's start or after it
+        found = np.full(len(steps.start), np.iinfo(np.int64).max)
+        for table in (tables.launching_thread_ops, tables.launching_thread_calls):
+            for lane in tables.launch_lanes.tolist():
+                bounds = tables.trace.lanes[lane].first, tables.trace.lanes[lane].last
+                first, last = table.row.searchsorted(bounds).tolist()
+                if last > first:
+                    starts = table.start[first:last]  # in order within a lane
+                    index = starts.searchsorted(steps.start)
+                    has_next = index < last - first
+                    found[has_next] = np.minimum(found[has_next], starts[index[has_next]])
+        wait_end = np.minimum(found, steps.end)
         is_long = wait_end - steps.start >= thresholds.INPUT_WITHOUT_LOADER_MIN.value
         if is_long.sum() < thresholds.INPUT_STEPS_SHARE.value * len(steps):
             is_long[:] = False
@@ -237,8 +248,7 @@ class HostActivities:
         return tables.event_table(np.sort(np.concatenate(outermost_rows), kind="stable"))
 
 
-_MAX_COLD_OPS = 64
-"""Long ops whose other runs are looked at: a trace with more of them is slow, not cold."""
+_MAX_COLD_OPS = 64  # long ops whose other runs are looked at: a trace with more of them is slow, not cold
 
 
 def _add_other_threads(own: list[ThreadActivity], number: int) -> ThreadActivity:
@@ -256,25 +266,7 @@ def _add_other_threads(own: list[ThreadActivity], number: int) -> ThreadActivity
     return tuple(combined)
 
 
-def _find_next_activity(tables: TraceTables, times: I64) -> I64:
-    """Return when the next op or runtime call of a launching thread began, at each time or after it: int64[k].
-
-    The largest integer where none did.
-    """
-    found = np.full(len(times), np.iinfo(np.int64).max)
-    for table in (tables.launching_thread_ops, tables.launching_thread_calls):
-        for lane in tables.launch_lanes.tolist():
-            bounds = tables.trace.lanes[lane].first, tables.trace.lanes[lane].last
-            first, last = table.row.searchsorted(bounds).tolist()
-            if last > first:
-                index = table.start[first:last].searchsorted(times)  # a lane's events are in the order of their starts
-                has_next = index < last - first
-                found[has_next] = np.minimum(found[has_next], table.start[first:last][index[has_next]])
-    return found
-
-
-_FINAL_NUMBER = re.compile(r"\d+$")
-"""A number that only says which thread, or which time, made a call."""
+_FINAL_NUMBER = re.compile(r"\d+$")  # a number that only says which thread, or which time, made a call
 
 
 def mark_first_calls(tables: TraceTables, long_calls: EventTable) -> Bool:

@@ -26,12 +26,9 @@ from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
 _NAME_CELLS = 40
-_MAX_PIECES = 4096
-"""Longest times between two calls that are examined."""
-
+_MAX_PIECES = 4096  # longest times between two calls that are examined
 _MIN_CALLS = 2
-_MIN_SHARE = 0.5
-"""Share of the time between calls that follows the named one."""
+_MIN_SHARE = 0.5  # share of the time between calls that follows the named one
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +96,7 @@ _MODEL_REGEX = re.compile(r"nn\.Module: |.+\): (forward|backward)$|<built-in met
 """Names of the Python events that run a model's forward or backward pass."""
 
 _MAX_CALLEES = 2
-_CALLEE_MIN_SHARE = 0.1
-"""Share of its caller's time from which a function is named."""
+_CALLEE_MIN_SHARE = 0.1  # share of its caller's time from which a function is named
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,14 +290,10 @@ def _build_owner(
             for callee in largest
             if by_name[callee] >= _CALLEE_MIN_SHARE * time
         )
-    return HostOwner(_describe_owner(view, name), time, events.astype(np.int64), callees)
-
-
-def _describe_owner(view: ScopeView, name: int) -> str:
-    """Describe a name: without the line of a frame that began before the recording, of which none is known."""
-    text = view.trace.names[name]
-    frame = parse_frame(text) if name in view.tables.line_finder.open_names else None
-    return shorten_call(text) if frame is None else frame.forget_line().text
+    label = shorten_call(trace.names[name])
+    if name in view.tables.line_finder.open_names and (frame := parse_frame(trace.names[name])) is not None:
+        label = frame.forget_line().text  # it began before the recording: its line is not known
+    return HostOwner(label, time, events.astype(np.int64), callees)
 
 
 def _is_in_model(view: ScopeView, main: MainThread, host: Intervals, events: I64) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -237,6 +237,11 @@ def register_pattern(
         return check_if_possible
 
     return register
+
+
+register_notice = partial(register_pattern, severity=Severity.NOTICE)
+register_artefact = partial(register_pattern, severity=Severity.ARTEFACT)
+register_fault = partial(register_pattern, is_fault=True)
 
 
 def registered_patterns() -> dict[str, Pattern]:

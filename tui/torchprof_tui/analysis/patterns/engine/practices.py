@@ -76,8 +76,7 @@ _VENDOR_REGEXES = {
     Vendor.OTHER: r"AscendCL@|acl(rt|op|nn)|enqueueCommand|predictor_executor|ur[A-Z]|ze[A-Z]",
 }
 
-_OLD_CATEGORY, _OLD_VERSION = "Operator", (1, 9)
-"""Category of ops in torch up to 1.9, which writes no version."""
+_OLD_CATEGORY, _OLD_VERSION = "Operator", (1, 9)  # category of ops in torch up to 1.9, which writes no version
 
 
 class Practices:

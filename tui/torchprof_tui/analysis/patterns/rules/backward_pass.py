@@ -9,7 +9,7 @@ import numpy as np
 from torchprof_tui.analysis.patterns.engine.avoidable_work import answer_fault, count_launched_work, pair_neighbours
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.op_text import read_inputs
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_fault
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
@@ -48,7 +48,12 @@ def find_backward_nodes(tables: TraceTables) -> BackwardNodes:
     sequence = _read_numbers(tables, "sequence", table.row)
     thread = _read_numbers(tables, "forward_thread", table.row)
     is_leaf |= sequence < 0  # without a number there is no node to compare with
-    is_repeated = _mark_repeats(thread, sequence, ~is_leaf)
+    # the second and later evaluations of one node, in order of their starts
+    is_repeated = np.zeros(len(sequence), dtype=np.bool_)
+    wanted = np.flatnonzero(~is_leaf)
+    by_node = wanted[np.lexsort((wanted, sequence[wanted], thread[wanted]))]
+    same = (sequence[by_node][1:] == sequence[by_node][:-1]) & (thread[by_node][1:] == thread[by_node][:-1])
+    is_repeated[by_node[1:][same]] = True
     order = np.lexsort((table.start, trace.lane[table.row]))
     is_repeated[order] = _spread_to_leaves(is_repeated[order], is_leaf[order])
     return BackwardNodes(table, is_leaf, is_repeated, *_find_recorded_ops(tables, table))
@@ -59,16 +64,6 @@ def _read_numbers(tables: TraceTables, name: str, rows: I64) -> I64:
     if column is None:
         return np.full(len(rows), -1, dtype=np.int64)
     return column.values_at(rows).astype(np.int64)
-
-
-def _mark_repeats(thread: I64, sequence: I64, is_wanted: Bool) -> Bool:
-    """Mark the second and later evaluations of one node, in order of their starts: bool[k]."""
-    is_repeated = np.zeros(len(sequence), dtype=np.bool_)
-    wanted = np.flatnonzero(is_wanted)
-    order = wanted[np.lexsort((wanted, sequence[wanted], thread[wanted]))]
-    same = (sequence[order][1:] == sequence[order][:-1]) & (thread[order][1:] == thread[order][:-1])
-    is_repeated[order[1:][same]] = True
-    return is_repeated
 
 
 def _spread_to_leaves(is_repeated: Bool, is_leaf: Bool) -> Bool:
@@ -96,7 +91,7 @@ def _find_recorded_ops(tables: TraceTables, nodes: EventTable) -> tuple[I64, I64
     return rows[node >= 0], node[node >= 0], others[order[is_last]]
 
 
-@register_pattern(
+@register_fault(
     "One forward pass is sent backward more than once",
     meaning="two losses of one forward pass have a backward() each, the first with retain_graph=True: all gradients "
     "below them are computed twice",
@@ -106,7 +101,6 @@ def _find_recorded_ops(tables: TraceTables, nodes: EventTable) -> tuple[I64, I64
     "gradients of parameters that follow them. Not counted: nodes whose first evaluation recorded a graph itself "
     "(create_graph=True).",
     needs=(ScopeView.missing_ops_reason,),
-    is_fault=True,
 )
 def second_backward(view: ScopeView) -> Answer:
     nodes = view.tables.compute_once(find_backward_nodes)
@@ -125,7 +119,7 @@ _FORWARD_OP_REGEX = (
 """Ops that programs call in a forward pass, and whose gradients are computed by other ones."""
 
 
-@register_pattern(
+@register_fault(
     "The forward pass is computed a second time in the backward pass",
     meaning="activation checkpointing saves memory, and takes about a third more time",
     action="turn activation checkpointing off where memory allows, or checkpoint fewer layers",
@@ -133,7 +127,6 @@ _FORWARD_OP_REGEX = (
     decided="Ops that only a forward pass calls (layers, attention, activation functions) run inside a node of the "
     "backward pass and record a graph: all ops of that node from the first to the last of those that record one.",
     needs=(ScopeView.missing_ops_reason,),
-    is_fault=True,
 )
 def recomputed_forward(view: ScopeView) -> Answer:
     tables = view.tables
@@ -163,11 +156,8 @@ _UPDATE_REGEX = r"aten::_?(foreach|fused)_\w+$|aten::\w+_$"
 _LIST_REGEX = r"aten::_?(foreach|fused)_"
 _NO_UPDATE_REGEX = r"aten::(zero_|fill_|copy_|detach_|requires_grad_|resize_|set_|squeeze_|unsqueeze_|t_)$"
 
-_MAX_LIST_LENGTH = 110
-"""Tensors that one kernel of a list updates at most: as many as fit into its arguments."""
-
-_MAX_STEPS_READ = 3
-"""Steps whose updates are read from the file."""
+_MAX_LIST_LENGTH = 110  # tensors that one kernel of a list updates at most: as many as fit into its arguments
+_MAX_STEPS_READ = 3  # steps whose updates are read from the file
 
 
 def find_fresh_leaves(tables: TraceTables) -> EventTable:
@@ -304,7 +294,7 @@ def _find_needless(view: ScopeView, nodes: BackwardNodes, leaves: EventTable, up
     return np.flatnonzero((nodes.table.start >= begin) & (nodes.table.end <= end)).astype(np.int64)
 
 
-@register_pattern(
+@register_fault(
     "Gradients are computed that nothing uses",
     meaning="the backward pass gives gradients to parameters that no optimizer step updates, and they are dropped",
     action="freeze what the optimizer does not update, before the forward pass: no gradients are computed for it then",
@@ -314,7 +304,6 @@ def _find_needless(view: ScopeView, nodes: BackwardNodes, leaves: EventTable, up
     "recorded shapes as many as their kernels can hold). Without an optimizer step: no kernel runs between the "
     "backward pass and the next forward op.",
     needs=(ScopeView.missing_ops_reason, ScopeView.missing_steps_reason),
-    is_fault=True,
 )
 def unused_gradients(view: ScopeView) -> Answer:
     found = _find_unused(view)

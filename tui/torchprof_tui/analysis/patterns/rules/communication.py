@@ -8,7 +8,7 @@ from torchprof_tui.analysis.collectives.communication_card import CommunicationC
 from torchprof_tui.analysis.collectives.communication_records import ELEMENT_BYTES
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_notice, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.throughput.roofline import OTHER
@@ -19,7 +19,7 @@ from torchprof_tui.trace.model.communication_kernels import Operation
 from torchprof_tui.trace.model.event_kind import Kind
 
 
-@register_pattern(
+@register_notice(
     "Communication between GPUs",
     meaning="the time in collectives: how much of it is hidden behind computation, and how much moves data or waits "
     "for a late rank",
@@ -32,7 +32,6 @@ from torchprof_tui.trace.model.event_kind import Kind
     "bandwidth; barriers and notifications only wait. Bus bandwidth: bytes over time, times 2 (n - 1) / n "
     "for an all-reduce, (n - 1) / n for all-gather, reduce-scatter and all-to-all of n ranks.",
     needs=(ScopeView.missing_work_reason,),
-    severity=Severity.NOTICE,
 )
 def communication(view: ScopeView) -> Answer:
     card = build_card_of_view(view)
@@ -157,8 +156,7 @@ def _format_bytes(size: float) -> str:
 _FSDP_REGEX = r"FSDP::|fsdp::|FullyShardedDataParallel"
 _FSDP2_REGEX = r"fsdp::"
 _LINK_RATE = thresholds.TRANSFER_BANDWIDTH_MIN.value
-_MAX_READ = 4
-"""The shortest all-gathers of a launch shape whose sizes are read: the first of a recording may have none."""
+_MAX_READ = 4  # the shortest all-gathers of a launch shape whose sizes are read: the first of a recording may have none
 
 
 def bound_transfer(tables: TraceTables, rows: I64) -> I64:

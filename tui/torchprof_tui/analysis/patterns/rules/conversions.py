@@ -117,13 +117,11 @@ def layout_conversion(view: ScopeView) -> Answer:
         if of_convolutions
         else None
     )
-    return Answer.fired(
+    seen = (
         f"{_format_share(view, is_layout)} in {format_count(len(kernels), 'copy', 'copies')}"
-        f"{view.format_per_step(len(kernels))}, mostly for {'tiled formats (TransData)' if of_npu else owner}",
-        kernels.row,
-        view.covered_time(kernels),
-        remedy,
+        f"{view.format_per_step(len(kernels))}, mostly for {'tiled formats (TransData)' if of_npu else owner}"
     )
+    return Answer.fired(seen, kernels.row, view.covered_time(kernels), remedy)
 
 
 def _select_copies(view: ScopeView, predicate: Callable[[str], bool]) -> Bool:
@@ -218,8 +216,7 @@ def find_expanded_copies(tables: TraceTables) -> I64:
     return rows
 
 
-_MAX_CHILDREN = 4
-"""Ops below an `expand` that are skipped on the way to the next op: it has one, `as_strided`."""
+_MAX_CHILDREN = 4  # ops below an `expand` that are skipped on the way to the next op: it has one, `as_strided`
 
 
 @register_pattern(

@@ -17,7 +17,8 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
     Section,
-    Severity,
+    register_artefact,
+    register_notice,
     register_pattern,
     sort_places,
 )
@@ -29,13 +30,12 @@ from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_hidden_co
 from torchprof_tui.analysis.patterns.rules.serving import find_comparable_steps
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
 from torchprof_tui.analysis.words.dictionary import explain
-from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, find_median, is_in, sorted_unique
+from torchprof_tui.trace.core.arrays import F64, I64, Bool, find_median, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
 _HOST_KINDS = (Kind.OP, Kind.RUNTIME, Kind.PYTHON)
-_MIN_SHARE = 0.5
-"""Share of a first step's extra time that one name must explain."""
+_MIN_SHARE = 0.5  # share of a first step's extra time that one name must explain
 
 _GRAPH_REMEDY = Remedy(
     "the first launch of a CUDA graph prepares it on the GPU: replay each graph once before you measure",
@@ -92,7 +92,21 @@ class DeadWindows:
 
 def find_dead_windows(tables: TraceTables) -> DeadWindows | None:
     """Find the annotations of the trace that begin with nothing; None where none occurs often enough to compare."""
-    annotations, delays = _measure_first_gaps(tables)
+    # the delay from each annotation's start to the first op or call inside, without the profiler's own work
+    trace, ranges = tables.trace, tables.annotations
+    next_rows = [
+        np.append(table.row, len(trace))[table.row.searchsorted(ranges.row)] for table in (tables.ops, tables.calls)
+    ]
+    first_inner = np.minimum(*next_rows)
+    has_inner = first_inner < len(trace)
+    first_inner[~has_inner] = 0
+    first_start = np.asarray(trace.start[first_inner])
+    has_inner &= (trace.lane[first_inner] == trace.lane[ranges.row]) & (first_start < ranges.end)
+    has_inner &= ~is_in(ranges.row, tables.match_names(DATA_LOADER_REGEX).row)  # it waits for its workers
+    annotations, first_start = ranges.select(has_inner), first_start[has_inner]
+    profiler = tables.overhead_intervals
+    profiled = profiler.measure_before(first_start) - profiler.measure_before(annotations.start)
+    delays = first_start - annotations.start - profiled
     counts = np.bincount(annotations.name) if len(annotations) else np.zeros(1, np.int64)
     if counts.max() < 1 + thresholds.MIN_OTHERS.value:
         return None
@@ -114,28 +128,6 @@ def find_dead_windows(tables: TraceTables) -> DeadWindows | None:
     found = annotations.select(np.array(dead, dtype=np.int64))
     windows = EventTable(found.row, found.start, found.start + delays[dead], found.name) if dead else found
     return DeadWindows(windows, np.array(medians, dtype=np.float64), np.array(excess, dtype=np.int64))
-
-
-def _measure_first_gaps(tables: TraceTables) -> tuple[EventTable, I64]:
-    """Measure the delay from each annotation's start to the first op or call inside.
-
-    Returns (annotations that have one, ns int64[k]). The profiler's own work is left out.
-    """
-    trace, ranges = tables.trace, tables.annotations
-    next_rows = [
-        np.append(table.row, len(trace))[table.row.searchsorted(ranges.row)] for table in (tables.ops, tables.calls)
-    ]
-    first_inner = np.minimum(*next_rows)
-    has_inner = first_inner < len(trace)
-    first_inner[~has_inner] = 0
-    first_start = np.asarray(trace.start[first_inner])
-    has_inner &= (trace.lane[first_inner] == trace.lane[ranges.row]) & (first_start < ranges.end)
-    has_inner &= ~is_in(ranges.row, tables.match_names(DATA_LOADER_REGEX).row)  # it waits for its workers
-    annotations, first_start = ranges.select(has_inner), first_start[has_inner]
-    profiler = tables.overhead_intervals
-    return annotations, first_start - annotations.start - (
-        profiler.measure_before(first_start) - profiler.measure_before(annotations.start)
-    )
 
 
 OCCUPANCY_QUERY_REGEX = r"(cuda|cu|hip)(Module)?Occupancy"
@@ -197,13 +189,11 @@ def first_step_wide(view: ScopeView) -> Answer:
     grown, remedy = explain_growth(view.tables, steps, excess)
     if not grown and view.tables.compute_once(find_setup_work).misses(first):
         grown, remedy = "nothing is loaded, allocated or compiled in it", _FIRST_AFTER_START
-    return Answer.fired(
+    seen = (
         f"step #{steps.number[0]} took {format_duration(first_duration)}, {first_duration / median_of_others:.1f}× "
-        f"as long as the other {len(steps) - 1}: {others}" + (f"; {grown}" if grown else ""),
-        first.row,
-        min(excess, view.covered_time(first)),
-        remedy,
+        f"as long as the other {len(steps) - 1}: {others}" + (f"; {grown}" if grown else "")
     )
+    return Answer.fired(seen, first.row, min(excess, view.covered_time(first)), remedy)
 
 
 def _is_hidden(view: ScopeView, steps: StepTable, excess: int) -> bool:
@@ -282,14 +272,13 @@ def _missing_launches_reason(view: ScopeView) -> str:
     return "" if (view.work.launch >= 0).any() else NO_LINKS
 
 
-@register_pattern(
+@register_notice(
     "The library chose the launch size for this GPU",
     section=Section.CPU_LANE,
     meaning=explain("occupancy query", "is", "why"),
     action="nothing: this is normal for GEMMs, convolutions and reductions; the query takes about a microsecond",
     decided="A runtime call that queries the occupancy (cudaOccupancy…, hipOccupancy…) before a launch in the same op.",
     needs=(_missing_launches_reason,),
-    severity=Severity.NOTICE,
 )
 def adaptive_launch(view: ScopeView) -> Answer:
     after_query, queries = _find_occupancy_queries(view)
@@ -305,7 +294,7 @@ def adaptive_launch(view: ScopeView) -> Answer:
 _HOPPER_ASKS_ONCE = "; GEMMs on Hopper ask for the occupancy once, in a cold call"
 
 
-@register_pattern(
+@register_notice(
     "Launched with a fixed size",
     section=Section.CPU_LANE,
     meaning="elementwise or reduction kernels that need few resources, launched with a fixed size",
@@ -314,7 +303,6 @@ _HOPPER_ASKS_ONCE = "; GEMMs on Hopper ask for the occupancy once, in a cold cal
     "softmax, a norm or generated by Triton, by its name.",
     fires_on_absence=True,
     needs=(_missing_launches_reason,),
-    severity=Severity.NOTICE,
 )
 def fixed_launch(view: ScopeView) -> Answer:
     after_query, _ = _find_occupancy_queries(view)
@@ -347,14 +335,13 @@ def fixed_launch(view: ScopeView) -> Answer:
     )
 
 
-@register_pattern(
+@register_artefact(
     "A long wait ends the recording",
     section=Section.CPU_LANE,
     meaning="the profiler waits for the GPU before it stops; it is not part of any step",
     action="nothing: do not count it as time of the program",
     decided="The last call that waits for the GPU, if nothing was launched after it and it began after the last "
     "step. Shown with it: the GPU work that runs during the wait.",
-    severity=Severity.ARTEFACT,
     fires_on_absence=True,
     needs=(ScopeView.missing_calls_reason, ScopeView.missing_work_reason),
 )
@@ -434,11 +421,15 @@ def _find_trailing_sync(tables: TraceTables) -> int:
     needs=(ScopeView.missing_gpu_reason,),
 )
 def hidden_copy(view: ScopeView) -> Answer:
-    is_device_copy = device_copy_mask(view)
-    copies = np.flatnonzero(is_device_copy | _layout_copy_mask(view))
+    tables, work = view.tables, view.work
+    # A copy into another layout is a kernel of aten::clone (casts do not call it), one of dense memory a Memcpy.
+    is_layout_copy = work.class_mask(KernelClass.COPY) & (work.kind == Kind.KERNEL) & (work.launch >= 0)
+    candidates = np.flatnonzero(is_layout_copy)
+    is_layout_copy[candidates] = find_launch_ancestors(tables, mark_clones)[view.work_in_scope][candidates] >= 0
+    copies = np.flatnonzero(device_copy_mask(view) | is_layout_copy)
     if not len(copies):
         return Answer.absent("no device-to-device copy")
-    copying_op = find_launch_ancestors(view.tables, mark_operator_like)[view.work_in_scope][copies]
+    copying_op = find_launch_ancestors(tables, mark_operator_like)[view.work_in_scope][copies]
     has_op = (view.work.launch[copies] >= 0) & (copying_op >= 0)
     if not has_op.any():
         return Answer.cannot_tell("device-to-device copies ran, but the ops that launched them are unknown")
@@ -449,7 +440,12 @@ def hidden_copy(view: ScopeView) -> Answer:
     if not len(hidden):
         return Answer.absent("the program itself requested all device-to-device copies")
     rows = view.work.events.select(hidden)
-    main_op, count = _find_most_frequent(view, names)
+    # of equally frequent ops the first in the alphabet
+    counts = np.bincount(names)
+    main_op, count = (
+        min(view.trace.names[name] for name in np.flatnonzero(counts == counts.max()).tolist()),
+        int(counts.max()),
+    )
     copy_time = view.covered_time(rows)
     summary = (
         f"{main_op} copied {count}×{view.format_per_step(count)}; "
@@ -461,30 +457,12 @@ def hidden_copy(view: ScopeView) -> Answer:
     return Answer.fired(summary, rows.row, copy_time, choose_hidden_copy_remedy(main_op))
 
 
-def _find_most_frequent(view: ScopeView, names: I32) -> tuple[str, int]:
-    """Find the most frequent of these name numbers, of equal ones the first in the alphabet: (its text, its count)."""
-    count = np.bincount(names)
-    return min(view.trace.names[name] for name in np.flatnonzero(count == count.max()).tolist()), int(count.max())
-
-
 def device_copy_mask(view: ScopeView) -> Bool:
     """Return which work is a copy within one device's memory: bool[work]."""
     work = view.work
     is_copy = work.kind == Kind.COPY
     device_copies = view.tables.filter_by_name(work.events.select(is_copy), _is_device_copy)
     mask: Bool = is_copy & is_in(work.events.row, device_copies.row)
-    return mask
-
-
-def _layout_copy_mask(view: ScopeView) -> Bool:
-    """Return which kernels are those by which `aten::clone` copies, as for `.contiguous()` and `reshape`: bool[work].
-
-    A copy into another layout is a kernel, a copy of dense memory is a Memcpy. Casts (`_to_copy`) do not call clone.
-    """
-    tables, work = view.tables, view.work
-    mask: Bool = work.class_mask(KernelClass.COPY) & (work.kind == Kind.KERNEL) & (work.launch >= 0)
-    candidates = np.flatnonzero(mask)
-    mask[candidates] = find_launch_ancestors(tables, mark_clones)[view.work_in_scope][candidates] >= 0
     return mask
 
 

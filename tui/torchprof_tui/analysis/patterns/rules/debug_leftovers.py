@@ -9,7 +9,7 @@ import numpy as np
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.avoidable_work import answer_fault, pair_neighbours
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_fault
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
@@ -49,20 +49,16 @@ def find_outer_ops(tables: TraceTables) -> OuterOps:
     ops, lane, step, node = ops.take(order), lane[order], step[order], node[order]
     is_other = (lane[1:] != lane[:-1]) | (step[1:] != step[:-1]) | (node[1:] != node[:-1])
     part = np.concatenate([[0], np.cumsum(is_other)])[: len(ops)].astype(np.int64)
-    return OuterOps(ops, part, is_in(ops.row, _find_reading_ops(tables)))
-
-
-def _find_reading_ops(tables: TraceTables) -> I64:
-    """Find the outermost operators that copy something to the host: rows, int64[k]."""
     work = tables.work
     is_back = np.array(["DtoH" in name or "DeviceToHost" in name for name in tables.trace.names] or [False])
     chosen = (work.kind == Kind.COPY) & is_back[work.events.name]
     outer = tables.launching_ops[1][chosen]
     outer = outer[outer >= 0]
-    return sorted_unique(outer[tables.match_rows(outer, _READ_REGEX)]).astype(np.int64)
+    reading = sorted_unique(outer[tables.match_rows(outer, _READ_REGEX)]).astype(np.int64)
+    return OuterOps(ops, part, is_in(ops.row, reading))
 
 
-@register_pattern(
+@register_fault(
     "Autograd's anomaly mode tests every gradient for NaN",
     meaning="this debug mode tests each node's gradients, has the CPU read the answer, and keeps the stack of each op",
     action="turn anomaly mode off: it is for finding a NaN, not for training",
@@ -71,7 +67,6 @@ def _find_reading_ops(tables: TraceTables) -> I64:
     "At stake: these ops, and the own time of ops of the forward pass above the threshold, in which they keep stacks.",
     thresholds=(thresholds.OWN_TIME_OF_STACK,),
     needs=(ScopeView.missing_ops_reason,),
-    is_fault=True,
 )
 def anomaly_mode(view: ScopeView) -> Answer:
     tables = view.tables
@@ -89,26 +84,22 @@ def anomaly_mode(view: ScopeView) -> Answer:
     rows = outer.table.row[chosen]
     number = int((is_nan & chosen).sum())
     seen = f"{format_count(number, 'test')}{view.format_per_step(number)} in {len(tested):,} nodes, read by the CPU"
-    # What the stacks of the nodes themselves cost cannot be told, so that no saving is claimed.
-    return answer_fault(view, rows, seen, kept=rows, beside=_find_stack_time(tables))
-
-
-def _find_stack_time(tables: TraceTables) -> Intervals:
-    """Find when ops of the forward pass kept stacks: their own time, where it is longer than any dispatch."""
-    trace, ops = tables.trace, tables.compute_once(find_backward_nodes).forward
-    ops = ops[trace.self_duration[ops] >= thresholds.OWN_TIME_OF_STACK.value]
+    # Ops of the forward pass keep stacks where their own time is longer than any dispatch.
+    keeping = tables.compute_once(find_backward_nodes).forward
+    keeping = keeping[view.trace.self_duration[keeping] >= thresholds.OWN_TIME_OF_STACK.value]
     inside = tables.ops_and_calls.row
-    inside = inside[tables.innermost_ancestor(inside, tables.mark_rows(ops)) >= 0]
-    children = inside[~is_in(inside, ops)]
-    return tables.event_table(ops).intervals - tables.event_table(children).intervals
+    inside = inside[tables.innermost_ancestor(inside, tables.mark_rows(keeping)) >= 0]
+    children = inside[~is_in(inside, keeping)]
+    stack_time = tables.event_table(keeping).intervals - tables.event_table(children).intervals
+    # What the stacks of the nodes themselves cost cannot be told, so that no saving is claimed.
+    return answer_fault(view, rows, seen, kept=rows, beside=stack_time)
 
 
 MODEL_OP_REGEX = (
     r"aten::(linear|matmul|mm|addmm|bmm|baddbmm|einsum|_?conv\w*|\w*attention\w*|scaled_dot_product\w*"
     r"|(layer|batch|group|instance|rms)_norm|native_\w*norm|_?embedding\w*|(quantized_)?(lstm|gru|rnn\w*)(_cell)?)$"
 )
-_MAX_ROUND = 16
-"""Ops between two reads up to which they belong together."""
+_MAX_ROUND = 16  # ops between two reads up to which they belong together
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +165,7 @@ def find_read_times(tables: TraceTables) -> Intervals:
     return union(ops.start[chains.first], ops.end[chains.last]) | union(ends, tables.trace.start[pairs[:, 1]])
 
 
-@register_pattern(
+@register_fault(
     "Results are read from the GPU one by one (.item(), .cpu()), with a wait each",
     meaning="each read waits until the GPU has done everything before it, and the GPU waits for the next launch then",
     action="keep the results on the GPU, and read them together once; or compute them for all items in one op",
@@ -184,7 +175,6 @@ def find_read_times(tables: TraceTables) -> Intervals:
     "mode. At stake: the whole loop.",
     thresholds=(thresholds.READS_IN_A_ROW,),
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
-    is_fault=True,
 )
 def reads_one_by_one(view: ScopeView) -> Answer:
     tables = view.tables
@@ -230,7 +220,7 @@ def _choose_read_remedy(view: ScopeView, rows: I64) -> Remedy | None:
     return None
 
 
-@register_pattern(
+@register_fault(
     "The program synchronises with the GPU again and again",
     meaning="each torch.cuda.synchronize() waits until the GPU has nothing to do, so that nothing is launched ahead",
     action="remove these calls; to time parts of a step, use events or the profiler",
@@ -239,7 +229,6 @@ def _choose_read_remedy(view: ScopeView, rows: I64) -> Remedy | None:
     "threshold.",
     thresholds=(thresholds.SYNCS_PER_STEP,),
     needs=(ScopeView.missing_calls_reason, ScopeView.missing_work_reason, ScopeView.missing_steps_reason),
-    is_fault=True,
 )
 def repeated_synchronize(view: ScopeView) -> Answer:
     tables, trace = view.tables, view.trace
@@ -253,7 +242,14 @@ def repeated_synchronize(view: ScopeView) -> Answer:
     before, after = _find_neighbours(tables, calls)
     known = np.flatnonzero((before >= 0) & (after >= 0))
     gaps = np.concatenate([np.stack([before, calls.row], 1)[known], np.stack([calls.row, after], 1)[known]])
-    return answer_fault(view, calls.row, seen, gaps=gaps, beside=_find_time_to_next_work(view, calls))
+    # The GPU has nothing left from each call to the start of the work launched next.
+    work = view.work.select(view.work.launch >= 0)
+    launch = view.trace.start[work.launch]
+    order = np.argsort(launch, kind="stable")
+    index = launch[order].searchsorted(calls.end)
+    has_next = index < len(order)
+    next_start = np.maximum(work.events.start[order[index[has_next]]], calls.end[has_next])
+    return answer_fault(view, calls.row, seen, gaps=gaps, beside=union(calls.start[has_next], next_start))
 
 
 def _find_neighbours(tables: TraceTables, calls: EventTable) -> tuple[I64, I64]:
@@ -270,21 +266,11 @@ def _find_neighbours(tables: TraceTables, calls: EventTable) -> tuple[I64, I64]:
     return before, after
 
 
-def _find_time_to_next_work(view: ScopeView, calls: EventTable) -> Intervals:
-    """Find when the GPU waits because it had nothing left: from each call to the start of the work launched next."""
-    work = view.work.select(view.work.launch >= 0)
-    launch = view.trace.start[work.launch]
-    order = np.argsort(launch, kind="stable")
-    index = launch[order].searchsorted(calls.end)
-    known = index < len(order)
-    return union(calls.start[known], np.maximum(work.events.start[order[index[known]]], calls.end[known]))
-
-
 _EMPTY_REGEX = r"aten::(empty\w*|new_empty\w*|resize_?|set_)$"
 _ADDING_REGEX = r"aten::(index_add_?|index_copy_?|scatter_?|scatter_add_?|scatter_reduce_?|index_reduce_?|put_)$"
 
 
-@register_pattern(
+@register_fault(
     "Deterministic algorithms are used",
     meaning="with torch.use_deterministic_algorithms, ops that add by index sort their indexes first, and new memory "
     "is filled before it is used",
@@ -293,7 +279,6 @@ _ADDING_REGEX = r"aten::(index_add_?|index_copy_?|scatter_?|scatter_add_?|scatte
     decided="Memory that is filled inside the op that allocates it, and ops that add by index through index_put_, "
     "which sorts. Time at stake: the fills, and the sorting without its last kernel.",
     needs=(ScopeView.missing_ops_reason,),
-    is_fault=True,
 )
 def deterministic_algorithms(view: ScopeView) -> Answer:
     tables = view.tables

@@ -42,14 +42,12 @@ from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.query.read_entries import read_entries
 
 _CAT_REGEX = r"aten::cat$"
-_MAX_DESCENDANTS = 64
-"""Events after a call among which its inner ops are looked for."""
+_MAX_DESCENDANTS = 64  # events after a call among which its inner ops are looked for
 
 _MAX_CATS_READ = 256
 """Calls of `cat` whose shapes are read in each of two steps; a step of a large model has a few hundred."""
 
-_MIN_SIZES = 3
-"""Different grids that a kernel must have at one place of the steps, to be called growing."""
+_MIN_SIZES = 3  # different grids that a kernel must have at one place of the steps, to be called growing
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,7 +441,14 @@ def scheduler_bound(view: ScopeView) -> Answer:
     serving = steps.serving
     if serving is None:
         return Answer.cannot_tell("no serving engine's annotations say where a step begins and ends")
-    pause_start, idle = _find_pauses(view, serving)
+    # The pause after each step, in which no GPU works and no value is read from one; -1 after a thread's last step.
+    pause_start = np.maximum(serving.end, serving.gpu_end)
+    waits = find_waits(view)
+    reading = find_waiting_times(view, waits, view.tables.outermost_ancestor(waits.row, view.tables.is_dispatcher_op))
+    time = reading.measure_before(pause_start + serving.pause) - reading.measure_before(pause_start)
+    length = np.minimum(serving.pause, np.maximum(serving.gap_idle, 0)) - time
+    is_unknown = (serving.gap == UNKNOWN) | (serving.gap_idle == UNKNOWN)
+    idle = np.where(is_unknown, -1, np.maximum(length, 0))
     in_scope = np.flatnonzero((idle >= 0) & view.overlap_mask(steps.start, steps.end) & (serving.gpu_busy > 0))
     if len(in_scope) < thresholds.TOKEN_LOOP_MIN.value:
         return Answer.cannot_tell("fewer than three steps follow each other in this range")
@@ -469,17 +474,3 @@ def scheduler_bound(view: ScopeView) -> Answer:
         spans=union(start, end),
         places=sort_places(start, end, following, idle[in_scope], are_gaps=True),
     )
-
-
-def _find_pauses(view: ScopeView, serving: ServingSteps) -> tuple[I64, I64]:
-    """Find the time after each step in which no GPU works and no value is read from one: (start, ns) int64[s] each.
-
-    The length is -1 after the last step of a thread.
-    """
-    completion = np.maximum(serving.end, serving.gpu_end)
-    waits = find_waits(view)
-    reading = find_waiting_times(view, waits, view.tables.outermost_ancestor(waits.row, view.tables.is_dispatcher_op))
-    time = reading.measure_before(completion + serving.pause) - reading.measure_before(completion)
-    length = np.minimum(serving.pause, np.maximum(serving.gap_idle, 0)) - time
-    is_unknown = (serving.gap == UNKNOWN) | (serving.gap_idle == UNKNOWN)
-    return completion, np.where(is_unknown, -1, np.maximum(length, 0))

@@ -6,7 +6,7 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.chain import list_ancestors
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Section, Severity, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Section, register_notice
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.rules.cpu_lane import device_copy_mask
 from torchprof_tui.analysis.words.dictionary import explain
@@ -14,11 +14,10 @@ from torchprof_tui.trace.core.arrays import I64, find_largest, is_in, sorted_uni
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
-_MAX_CHAINS = 200
-"""The heaviest pieces of work whose chains are followed: one complete chain is shown."""
+_MAX_CHAINS = 200  # the heaviest pieces of work whose chains are followed: one complete chain is shown
 
 
-@register_pattern(
+@register_notice(
     "Step → range → op → launch → kernel",
     section=Section.DISPATCH,
     meaning="the path from the step to a kernel; a row's total time includes its children, its self time does not",
@@ -26,7 +25,6 @@ _MAX_CHAINS = 200
     decided="The chain of the longest GPU work that has one: an operator, a launch matched by correlation, and the "
     "step and ranges around them if they were recorded.",
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
-    severity=Severity.NOTICE,
 )
 def canonical_chain(view: ScopeView) -> Answer:
     work = view.work
@@ -60,31 +58,29 @@ def _check_child_call(view: ScopeView, parent: str, child: str) -> Answer:
     return Answer.fired(f"{parent} became {child} {len(matches):,}×{view.format_per_step(len(matches))}", matches.row)
 
 
-@register_pattern(
+@register_notice(
     "matmul of two matrices",
     section=Section.DISPATCH,
     meaning=explain("mm", "why"),
     action="nothing: this is the shortest path to a kernel",
     decided="aten::mm directly below aten::matmul.",
-    severity=Severity.NOTICE,
 )
 def matmul_to_mm(view: ScopeView) -> Answer:
     return _check_child_call(view, "aten::matmul", "aten::mm")
 
 
-@register_pattern(
+@register_notice(
     "matmul of batches",
     section=Section.DISPATCH,
     meaning=explain("bmm", "why"),
     action="nothing; if one argument has no batch, fold the batch into the rows to get a larger plain GEMM",
     decided="aten::bmm directly below aten::matmul.",
-    severity=Severity.NOTICE,
 )
 def matmul_to_bmm(view: ScopeView) -> Answer:
     return _check_child_call(view, "aten::matmul", "aten::bmm")
 
 
-@register_pattern(
+@register_notice(
     "Bias and product in one op",
     section=Section.DISPATCH,
     meaning=explain("addmm", "is", "why"),
@@ -93,7 +89,6 @@ def matmul_to_bmm(view: ScopeView) -> Answer:
     "next sibling).",
     fires_on_absence=True,
     needs=(ScopeView.missing_ops_reason,),
-    severity=Severity.NOTICE,
 )
 def addmm_fusion(view: ScopeView) -> Answer:
     addmms = view.match_names(r"aten::addmm$", Kind.OP)
@@ -109,26 +104,13 @@ def addmm_fusion(view: ScopeView) -> Answer:
     fused = addmms.select(~has_sibling_add & (under_op | ~is_in(_find_next_siblings(view, addmms), adds)))
     if not len(fused):
         return Answer.absent("every addmm has an add next to it")
-    return Answer.fired(
-        f"{format_count(len(fused), 'addmm', 'addmm')}{view.format_per_step(len(fused))} without a separate add"
-        + _describe_bias_copies(view, fused),
-        fused.row,
-    )
-
-
-def _describe_bias_copies(view: ScopeView, addmms: EventTable) -> str:
-    """Describe how many of these addmm copy their bias, which is no launch less than mm and add; "" for none."""
-    copies = view.inner_op[device_copy_mask(view)]
-    count = int(is_in(addmms.row, copies).sum())
-    adding_gemms = view.tables.filter_by_name(
-        view.work.events, lambda name: name.startswith("nvjet") and "_badd_" in name
-    )
-    kernel = (
-        "; the GEMM adds it by a kernel of its own on Hopper, by that of mm on older GPUs"
-        if is_in(addmms.row, view.inner_op[is_in(view.work.events.row, adding_gemms.row)]).any()
-        else ""
-    )
-    return f"; {count} of them copy the bias first: no launch less than mm and add{kernel}" if count else ""
+    seen = f"{format_count(len(fused), 'addmm', 'addmm')}{view.format_per_step(len(fused))} without a separate add"
+    if count := int(is_in(fused.row, view.inner_op[device_copy_mask(view)]).sum()):
+        seen += f"; {count} of them copy the bias first: no launch less than mm and add"
+        gemms = tables.filter_by_name(view.work.events, lambda name: name.startswith("nvjet") and "_badd_" in name)
+        if is_in(fused.row, view.inner_op[is_in(view.work.events.row, gemms.row)]).any():
+            seen += "; the GEMM adds it by a kernel of its own on Hopper, by that of mm on older GPUs"
+    return Answer.fired(seen, fused.row)
 
 
 def _find_next_siblings(view: ScopeView, events: EventTable) -> I64:

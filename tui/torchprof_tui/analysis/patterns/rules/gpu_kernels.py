@@ -13,7 +13,7 @@ from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors, mark_matches
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_notice, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS
 from torchprof_tui.analysis.words.dictionary import explain
@@ -33,14 +33,13 @@ _MAX_KERNELS_READ = 12
 """The heaviest kernels, whose args are read from the file for one check; each costs a few milliseconds once."""
 
 
-@register_pattern(
+@register_notice(
     "Ops that launch nothing",
     meaning=explain("metadata op", "is", "costs"),
     action="nothing: they are cheap, but not free; compiled code avoids them",
     decided="View operators (aten::t, view, transpose, as_strided …) that launch no GPU work.",
     fires_on_absence=True,
     needs=(ScopeView.missing_ops_reason,),
-    severity=Severity.NOTICE,
 )
 def metadata_op(view: ScopeView) -> Answer:
     view_ops = view.match_names(VIEW_OP_REGEX, Kind.OP)
@@ -62,13 +61,12 @@ def metadata_op(view: ScopeView) -> Answer:
     )
 
 
-@register_pattern(
+@register_notice(
     "Kernels that Inductor fused",
     meaning=explain("Triton kernel", "is", "why"),
     action="nothing: the kernel's name lists the fused ops",
     decided="Kernels whose decoded name is Inductor's (triton_poi_fused_…, triton_red_…, triton_per_…).",
     needs=(ScopeView.missing_gpu_reason,),
-    severity=Severity.NOTICE,
 )
 def fused_triton(view: ScopeView) -> Answer:
     rows = view.tables.filter_by_name(
@@ -84,10 +82,8 @@ def fused_triton(view: ScopeView) -> Answer:
         f": {' + '.join(heaviest.fused[:6])}{' …' if len(heaviest.fused) > 6 else ''}" if heaviest.fused else ""
     )
     kernel_count = int((time > 0).sum()) or 1
-    return Answer.fired(
-        f"{format_count(kernel_count, 'fused kernel')}, {format_count(len(rows), 'run')}; the heaviest{fused_text}",
-        rows.row,
-    )
+    seen = f"{format_count(kernel_count, 'fused kernel')}, {format_count(len(rows), 'run')}; the heaviest{fused_text}"
+    return Answer.fired(seen, rows.row)
 
 
 @register_pattern(
@@ -120,13 +116,12 @@ def sdpa_math(view: ScopeView) -> Answer:
     )
 
 
-@register_pattern(
+@register_notice(
     "Fused attention",
     meaning="one kernel computes all of attention; its low occupancy is intended, because it keeps tiles in registers",
     action="nothing: compare backends by time, not by occupancy",
     decided="Kernels with the decoded name of a fused attention (flash, memory-efficient, cuDNN, AOTriton …).",
     needs=(ScopeView.missing_gpu_reason,),
-    severity=Severity.NOTICE,
 )
 def sdpa_fused(view: ScopeView) -> Answer:
     kernels = view.work.events.select(view.work.class_mask(KernelClass.ATTENTION) & (view.work.kind == Kind.KERNEL))
@@ -225,14 +220,13 @@ def _has_tensor_cores(view: ScopeView, row: int) -> bool | None:
     return int(digits) >= 70 if arch.startswith("sm_") and digits else None
 
 
-@register_pattern(
+@register_notice(
     "A reported occupancy of 0 % is wrong",
     meaning="the profiler's estimate is 0 for launches through the driver API and for grids of a few blocks",
     action="use the computed occupancy in the kernel panel (k) instead",
     decided="Of the twelve kernels that take most GPU time in the scope, those whose `est. achieved occupancy %` in "
     "the trace is 0.",
     needs=(ScopeView.missing_gpu_reason,),
-    severity=Severity.NOTICE,
 )
 def occupancy_misread(view: ScopeView) -> Answer:
     tables, work = view.tables, view.work
@@ -258,21 +252,19 @@ def occupancy_misread(view: ScopeView) -> Answer:
     launch = int(view.trace.links.launch_of[worst])
     launch_text = f", launched by {tables.name(launch)}" if launch >= 0 else ""
     return Answer.fired(
-        f"{tables.short_name(worst)} ({format_duration(int(view.trace.duration[worst]))}{launch_text}) has "
-        "a reported occupancy of 0 %; "
-        f"{format_count(len(zero_groups), 'kernel')} of {read_count} checked",
+        f"{tables.short_name(worst)} ({format_duration(int(view.trace.duration[worst]))}{launch_text}) has a reported "
+        f"occupancy of 0 %; {format_count(len(zero_groups), 'kernel')} of {read_count} checked",
         np.sort(misread.row),
     )
 
 
-@register_pattern(
+@register_notice(
     "A CUDA graph was replayed",
     meaning=explain("cudaGraphLaunch", "is", "why"),
     action="nothing: to see the ops, name a trace of the capture or of a run without the graph with --capture",
     decided="One runtime call whose correlation links it to at least two pieces of GPU work; copies and commands of "
     "MTIA's queue, which the device splits, do not count.",
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_calls_reason, ScopeView.missing_links_reason),
-    severity=Severity.NOTICE,
 )
 def graph_replay(view: ScopeView) -> Answer:
     launch = view.work.launch

@@ -9,7 +9,13 @@ import numpy as np
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Section, Severity, register_pattern, sort_places
+from torchprof_tui.analysis.patterns.engine.pattern import (
+    Answer,
+    Section,
+    register_artefact,
+    register_notice,
+    sort_places,
+)
 from torchprof_tui.analysis.patterns.engine.repeated_steps import find_one_off_gaps
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS, NOTHING_HERE
@@ -22,7 +28,7 @@ from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.query.read_entries import read_entries
 
 
-@register_pattern(
+@register_artefact(
     "The profiler allocated buffers",
     section=Section.GPU_LANE,
     meaning=explain("Activity Buffer Request", "is", "costs"),
@@ -30,7 +36,6 @@ from torchprof_tui.trace.query.read_entries import read_entries
     code="schedule=torch.profiler.schedule(wait=1, warmup=1, active=3)",
     decided="Overhead events called Activity Buffer Request. Shown with them: the time from the first launch in the "
     "scope to the first GPU work launched in it.",
-    severity=Severity.ARTEFACT,
     needs=(ScopeView.missing_work_reason,),
 )
 def buffer_request(view: ScopeView) -> Answer:
@@ -45,13 +50,11 @@ def buffer_request(view: ScopeView) -> Answer:
     if len(first_linked):
         delay = int(tables.work.events.start[first_linked[0]] - view.trace.start[launch[first_linked[0]]])
         delay_text = f"; the first kernel began {format_duration(delay)} after its launch"
-    return Answer.fired(
-        f"{format_count(len(requests), 'request')} for buffers took {format_duration(request_time)}{delay_text}",
-        requests.row,
-    )
+    seen = f"{format_count(len(requests), 'request')} for buffers took {format_duration(request_time)}{delay_text}"
+    return Answer.fired(seen, requests.row)
 
 
-@register_pattern(
+@register_artefact(
     "A gap in one step only",
     section=Section.GPU_LANE,
     meaning="the other steps do not have this gap, so its cause is most likely the profiler or the system, not your "
@@ -60,7 +63,6 @@ def buffer_request(view: ScopeView) -> Answer:
     decided="The idle gap before a piece of GPU work, over the median of the gaps at the same position (by stream) "
     "in the other steps that launched the same work; only where one step has it (else see idle-gap).",
     thresholds=(thresholds.ONE_OFF_RATIO, thresholds.ONE_OFF_MIN, thresholds.MIN_OTHERS),
-    severity=Severity.ARTEFACT,
     fires_on_absence=True,
     needs=(ScopeView.missing_work_reason, ScopeView.missing_steps_reason),
 )
@@ -105,7 +107,7 @@ def _select_first_in_scope(view: ScopeView, *choices: I64) -> I64:
     return np.empty(0, dtype=np.int64)
 
 
-@register_pattern(
+@register_notice(
     "The same kernel, different times",
     section=Section.GPU_LANE,
     meaning="its recorded inputs do not explain it, so clocks, heat, power or other work on the GPU do: one number "
@@ -123,7 +125,6 @@ def _select_first_in_scope(view: ScopeView, *choices: I64) -> I64:
         thresholds.VARIANCE_SHARE,
     ),
     needs=(ScopeView.missing_gpu_reason,),
-    severity=Severity.NOTICE,
 )
 def kernel_variance(view: ScopeView) -> Answer:
     work = view.work
@@ -241,14 +242,13 @@ def _relative_spread(durations: I64) -> float:
     return find_median(np.where(is_significant, (p95 - p5) / np.maximum(median, 1), 0.0))
 
 
-@register_pattern(
+@register_notice(
     "A matrix product",
     section=Section.GPU_LANE,
     meaning=explain("GEMM", "is", "why"),
     action="read the decoded name: data type and tensor cores decide most of its speed",
     decided="Kernels with the decoded name of a GEMM.",
     needs=(ScopeView.missing_gpu_reason,),
-    severity=Severity.NOTICE,
 )
 def gemm_kernel(view: ScopeView) -> Answer:
     gemms = view.work.events.select(view.work.class_mask(KernelClass.GEMM))
@@ -259,20 +259,17 @@ def gemm_kernel(view: ScopeView) -> Answer:
     decoded = decode_kernel_name(view.trace.names[heaviest_name])
     share = float(time.sum()) / max(float(view.work_time.sum()), 1.0)
     description = decoded.summary or decoded.display
-    return Answer.fired(
-        f"{format_count(len(gemms), 'GEMM')}, {format_percent(share)} of GPU time; the heaviest: {description}",
-        gemms.row,
-    )
+    seen = f"{format_count(len(gemms), 'GEMM')}, {format_percent(share)} of GPU time; the heaviest: {description}"
+    return Answer.fired(seen, gemms.row)
 
 
-@register_pattern(
+@register_notice(
     "A copy right before a GEMM",
     section=Section.GPU_LANE,
     meaning="the bias is first copied into the output, and the GEMM then adds to it: the kernel does not fuse the bias",
     action="give it a bias of one dimension, which the GEMM adds itself; or add in place where b may be overwritten. "
     "The time of these copies is counted once, by hidden-copy",
     code="y = b.addmm_(x, w)  # instead of torch.addmm(b, x, w)",
-    severity=Severity.NOTICE,
     decided="A device-to-device copy followed by a GEMM on the same stream (fills in between do not count), launched "
     "by the same op.",
     needs=(ScopeView.missing_gpu_reason,),

@@ -13,8 +13,8 @@ from torchprof_tui.analysis.patterns.engine.host_activity import ALLOCATION_CALL
 from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors, find_owner_ops, mark_matches
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
-    Severity,
     find_event_places,
+    register_notice,
     register_pattern,
     sort_places,
 )
@@ -103,7 +103,12 @@ def pageable_copy(view: ScopeView) -> Answer:
             return Answer.cannot_tell("the copies in this trace do not record whether memory is pinned")
         return Answer.absent()
     copy_time = view.covered_time(copies)
-    blocking = _find_blocking_time(view, copies)
+    # A thread is in the calls of these copies, and in the waits of the same op that follow.
+    launch = view.trace.links.launch_of[copies.row]
+    calls = sorted_unique(launch[launch >= 0]).astype(np.int64)
+    syncs, ops = view.gap_finder.sync_calls, view.trace.parent[calls]
+    own = syncs.select(is_in(view.trace.parent[syncs.row], ops[ops >= 0]))
+    blocking = view.clip(tables.event_table(calls).intervals | own.intervals)
     bandwidth = _compute_bandwidth(transfer_sizes(view.trace, copies.row), copies)
     pinned = tables.filter_by_name(all_copies, lambda name: _matches(PINNED_COPY_REGEX, name))
     pinned_size = transfer_sizes(view.trace, pinned.row)
@@ -118,17 +123,6 @@ def pageable_copy(view: ScopeView) -> Answer:
         remedy_choice.choose_copy_remedy(view, copies),
         spans=blocking,
     )
-
-
-def _find_blocking_time(view: ScopeView, copies: EventTable) -> Intervals:
-    """Find when a thread is in the calls of these copies, and in the waits of the same op that follow."""
-    launch = view.trace.links.launch_of[copies.row]
-    calls = sorted_unique(launch[launch >= 0]).astype(np.int64)
-    syncs = view.gap_finder.sync_calls
-    ops = view.trace.parent[calls]
-    own = syncs.select(is_in(view.trace.parent[syncs.row], ops[ops >= 0]))
-    events = view.tables.event_table(calls)
-    return view.clip(events.intervals | own.intervals)
 
 
 def _matches(pattern: str, name: str) -> bool:
@@ -171,9 +165,8 @@ def input_starved(view: ScopeView) -> Answer:
         return Answer.absent(f"the GPU waited {format_duration(idle_time)} for input, {format_percent(share)}")
     evidence = view.select_in_scope(gap_finder.input_waits)
     return Answer.fired(
-        f"{format_percent(share)} of the time ({format_duration(idle_time)}) the GPU was idle while the CPU was "
-        f"in {activity}"
-        f"{' at the start of steps' if activity == 'no op' else ''}",
+        f"{format_percent(share)} of the time ({format_duration(idle_time)}) the GPU was idle while the CPU was in "
+        f"{activity}{' at the start of steps' if activity == 'no op' else ''}",
         evidence.row,
         idle_time,
         remedy_choice.choose_input_remedy(view),
@@ -193,15 +186,11 @@ def _answer_without_gpu(view: ScopeView) -> Answer:
     share = time / (t1 - t0)
     if share < thresholds.INPUT_SHARE.value:
         return Answer.absent(f"the program was {format_duration(time)} in the data loader, {format_percent(share)}")
-    return Answer.fired(
-        f"{format_percent(share)} of the time ({format_duration(time)}) the program was in the data loader",
-        calls.row,
-        time,
-        remedy_choice.choose_cpu_input_remedy(view),
-    )
+    seen = f"{format_percent(share)} of the time ({format_duration(time)}) the program was in the data loader"
+    return Answer.fired(seen, calls.row, time, remedy_choice.choose_cpu_input_remedy(view))
 
 
-@register_pattern(
+@register_notice(
     "The GPU is idle repeatedly",
     meaning="something on the CPU holds up the next launch",
     action="fix the most frequent cause first: x on the lanes names the one of each gap",
@@ -211,7 +200,6 @@ def _answer_without_gpu(view: ScopeView) -> Answer:
     thresholds=(thresholds.IDLE_MIN, thresholds.IDLE_SHARE, thresholds.IDLE_MIN_GAPS, thresholds.IDLE_STEPS_SHARE),
     fires_on_absence=True,
     needs=(ScopeView.missing_window_reason,),
-    severity=Severity.NOTICE,
 )
 def idle_gap(view: ScopeView) -> Answer:
     tables, gaps = view.tables, view.gaps
@@ -331,14 +319,12 @@ def alloc_in_step(view: ScopeView) -> Answer:
         return Answer.absent("only in the first step" if len(allocations) else "")
     time = view.covered_time(late_calls)
     call_names = sorted({tables.name(int(row)) for row in late_calls.row})
-    return Answer.fired(
+    seen = (
         f"{format_count(len(late_calls), 'call')} ({', '.join(call_names)}) in "
         f"{format_count(len(sorted_unique(steps[steps >= 1])), 'step')} "
-        f"after the first: {format_duration(time)}",
-        late_calls.row,
-        time,
-        remedy_choice.choose_allocation_remedy(view, late_calls),
+        f"after the first: {format_duration(time)}"
     )
+    return Answer.fired(seen, late_calls.row, time, remedy_choice.choose_allocation_remedy(view, late_calls))
 
 
 def find_waits(view: ScopeView) -> EventTable:

@@ -257,22 +257,14 @@ def graph_padding(view: ScopeView) -> Answer:
     padded = replaying[known & (captured > batch)]
     largest = int(np.argmax((captured - batch) * known))
     rows = step_events(view, steps, padded).row
-    return Answer.fired(
-        f"{text}; such as {batch[largest]} in a graph for {captured[largest]} or more",
-        rows,
-        min(int(share * _time_by_rows(tables, steps, replaying[known])), view.scope.length),
-        Remedy(
-            "capture graphs for more sizes, so that batches are padded less; or fill the batches",
-            _CAPTURE_SIZES.get(steps.engine, ""),
-        ),
-    )
-
-
-def _time_by_rows(tables: TraceTables, steps: GenerationSteps, chosen: I64) -> int:
-    """Sum the GPU time of kernels launched in the chosen steps that are no matrix products, ns."""
+    # The GPU time of kernels launched in these steps, without matrix products.
     work = tables.work
     is_other = (work.kind == Kind.KERNEL) & (work.launch >= 0) & ~work.class_mask(KernelClass.GEMM)
     launch_start = np.asarray(tables.trace.start[work.launch[is_other]])
     step = steps.start.searchsorted(launch_start, side="right") - 1
-    inside = is_in(step, chosen) & (launch_start < steps.end[np.maximum(step, 0)])
-    return int(work.events.duration[is_other][inside].sum())
+    inside = is_in(step, replaying[known]) & (launch_start < steps.end[np.maximum(step, 0)])
+    time = int(work.events.duration[is_other][inside].sum())
+    seen = f"{text}; such as {batch[largest]} in a graph for {captured[largest]} or more"
+    action = "capture graphs for more sizes, so that batches are padded less; or fill the batches"
+    remedy = Remedy(action, _CAPTURE_SIZES.get(steps.engine, ""))
+    return Answer.fired(seen, rows, min(int(share * time), view.scope.length), remedy)

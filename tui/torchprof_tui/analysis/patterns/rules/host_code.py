@@ -29,8 +29,7 @@ from torchprof_tui.trace.core.arrays import I64, Bool, find_largest, sorted_uniq
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
-_MAX_GAPS = 16
-"""Longest times without an op whose neighbours are the evidence where no frame is."""
+_MAX_GAPS = 16  # longest times without an op whose neighbours are the evidence where no frame is
 
 
 @register_pattern(

@@ -13,7 +13,7 @@ from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import launch_shapes
 from torchprof_tui.analysis.patterns.engine.op_text import read_inputs
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, register_fault
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.throughput.op_inputs import OpInputs
 from torchprof_tui.trace.core.arrays import I64, Bool, is_in, sorted_unique
@@ -60,7 +60,7 @@ def _find_by_inputs(view: ScopeView, candidates: Bool, judge: Callable[[OpInputs
     return found, is_known
 
 
-@register_pattern(
+@register_fault(
     "Kernels with few thread blocks leave most of the GPU idle",
     meaning="a block runs on one SM: a reduction over a few long rows has as many blocks as rows",
     action="split the rows, and reduce in two stages: more blocks share the work",
@@ -69,7 +69,6 @@ def _find_by_inputs(view: ScopeView, candidates: Bool, judge: Callable[[OpInputs
     "stake: these kernels.",
     thresholds=(thresholds.FEW_BLOCKS_SHARE, thresholds.LONG_KERNEL),
     needs=(ScopeView.missing_gpu_reason,),
-    is_fault=True,
 )
 def few_blocks(view: ScopeView) -> Answer:
     work = view.work
@@ -92,7 +91,7 @@ def few_blocks(view: ScopeView) -> Answer:
     return _answer(view, chosen, seen, headline, work.events.row[chosen])
 
 
-@register_pattern(
+@register_fault(
     "Matrix sizes suit tensor cores badly",
     meaning="half-precision products load rows in pieces of 16 bytes, and more slowly where the length of a row is no "
     "multiple of 8",
@@ -101,7 +100,6 @@ def few_blocks(view: ScopeView) -> Answer:
     decided="Products of 16-bit numbers that have an input whose last axis is no multiple of 8. Time at stake: these "
     "kernels.",
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_links_reason),
-    is_fault=True,
 )
 def odd_matrix_size(view: ScopeView) -> Answer:
     chosen, is_known = _find_by_inputs(view, view.work.class_mask(KernelClass.GEMM), _has_odd_rows)
@@ -123,7 +121,7 @@ _COPY_REGEX = r"aten::(copy_|clone|contiguous|_to_copy)$"
 """Ops that change the layout on purpose: other patterns are about those."""
 
 
-@register_pattern(
+@register_fault(
     "Elementwise kernels read a tensor in another layout",
     meaning="one input is transposed beside the others: neighbouring threads read far apart, at part of the bandwidth",
     action="store it contiguously once, before it is used again and again",
@@ -132,7 +130,6 @@ _COPY_REGEX = r"aten::(copy_|clone|contiguous|_to_copy)$"
     "orders of strides; copies are not counted. Time at stake: these kernels.",
     thresholds=(thresholds.LONG_KERNEL,),
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_links_reason),
-    is_fault=True,
 )
 def strided_reads(view: ScopeView) -> Answer:
     work = view.work
@@ -172,7 +169,7 @@ def _reads_two_orders(inputs: OpInputs) -> bool:
 _SCATTER_REGEX = r"aten::(index_add_?|scatter_add_?|index_reduce_?|scatter_reduce_?)$"
 
 
-@register_pattern(
+@register_fault(
     "Atomics collide: many rows are added to few targets",
     meaning="index_add and scatter_add add with atomics, and those of one target wait for each other",
     action="multiply by a one-hot matrix, or sort by target and add segments: no two threads write one target",
@@ -181,7 +178,6 @@ _SCATTER_REGEX = r"aten::(index_add_?|scatter_add_?|index_reduce_?|scatter_reduc
     "stake: their kernels.",
     thresholds=(thresholds.ROWS_PER_TARGET,),
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
-    is_fault=True,
 )
 def colliding_atomics(view: ScopeView) -> Answer:
     scatters = view.tables.match_names(_SCATTER_REGEX, Kind.OP).row
@@ -207,7 +203,7 @@ def _adds_to_few(inputs: OpInputs) -> bool:
     return rows >= thresholds.ROWS_PER_TARGET.value * max(target.sizes[axis], 1)
 
 
-@register_pattern(
+@register_fault(
     "Kernels compute in float64",
     meaning="double precision, which a NumPy array often brings, takes twice the memory and no tensor cores "
     "of most GPUs",
@@ -215,7 +211,6 @@ def _adds_to_few(inputs: OpInputs) -> bool:
     code="x = torch.as_tensor(array, dtype=torch.float32)",
     decided="Kernels whose name says that they compute on double. Time at stake: these kernels.",
     needs=(ScopeView.missing_gpu_reason,),
-    is_fault=True,
 )
 def float64_kernels(view: ScopeView) -> Answer:
     names, work = view.trace.names, view.work

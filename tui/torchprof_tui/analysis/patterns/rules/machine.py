@@ -60,13 +60,11 @@ def slow_host(view: ScopeView) -> Answer:
     events = np.empty(0, dtype=np.int64)
     if rank_context.rank_index == speed.slowest:
         events = view.representative_events()
-    return Answer.fired(
+    seen = (
         f"{slow_label}'s host is slow: {summary}, {format_percent(slower)} of {speed.op_count} ops are slower by a "
-        "seventh or more",
-        events,
-        at_stake,
-        spans=speed.slowest_op_time if len(events) else NO_INTERVALS,
+        "seventh or more"
     )
+    return Answer.fired(seen, events, at_stake, spans=speed.slowest_op_time if len(events) else NO_INTERVALS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +101,13 @@ def find_clock_drift(tables: TraceTables, gap_finder: GapFinder) -> ClockDrift:
         places = order[np.searchsorted(work.events.row[order], repeats.events)]  # [steps, places]
         chosen = (work.kind[places] == Kind.KERNEL).all(axis=0)
         chosen &= np.median(work.events.duration[places], axis=0) >= thresholds.CLOCK_MIN_DURATION.value
-        groups = list(places[:, chosen & ~_mark_beside_collectives(tables)[places].any(axis=0)].T)
+        # work during which a collective ran on the same device
+        beside = np.zeros(len(work), dtype=np.bool_)
+        for device in tables.devices:
+            collectives = tables.collective_intervals[device]
+            overlap = collectives.measure_before(work.events.end) > collectives.measure_before(work.events.start)
+            beside |= (work.device == device) & overlap
+        groups = list(places[:, chosen & ~beside[places].any(axis=0)].T)
         third = max(len(repeats.steps) // 3, 1)
         return _compare_runs(tables, groups, third)
     if has_collectives:
@@ -145,17 +149,6 @@ def _select_equal_inputs(tables: TraceTables, groups: list[I64]) -> list[I64]:
 
 _MAX_KERNELS_READ, _RUNS_READ = 32, 4
 """Kernels whose input shapes are read from the file, those with most time, and runs at either end of each."""
-
-
-def _mark_beside_collectives(tables: TraceTables) -> Bool:
-    """Mark work during which a collective ran on the same device: bool[work]."""
-    work = tables.work
-    beside = np.zeros(len(work), dtype=np.bool_)
-    for device in tables.devices:
-        intervals = tables.collective_intervals[device]
-        overlap = intervals.measure_before(work.events.end) > intervals.measure_before(work.events.start)
-        beside |= (work.device == device) & overlap
-    return beside
 
 
 def _compare_runs(tables: TraceTables, groups: list[I64], third: int) -> ClockDrift:
@@ -250,11 +243,8 @@ def _describe_ranks(view: ScopeView) -> str:
     return f"this GPU takes {factor:.2f}× as long as {fastest}'s for the same kernels ({speed.kernel_count})"
 
 
-_MAX_SHAPES_READ = 24
-"""Slow calls, and as many usual ones, whose input shapes are read from the file."""
-
-_PARTS = 4
-"""Parts of a recording without steps, of which the first may be a warm-up."""
+_MAX_SHAPES_READ = 24  # slow calls, and as many usual ones, whose input shapes are read from the file
+_PARTS = 4  # parts of a recording without steps, of which the first may be a warm-up
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +277,9 @@ def find_slow_calls(tables: TraceTables) -> SlowCalls:
     """
     trace, steps = tables.trace, tables.steps
     ops = tables.ops.select(tables.is_dispatcher_op[tables.ops.row])
-    ops = ops.select(np.flatnonzero(trace.lane[ops.row] == _find_main_lane(tables)))
+    rows = tables.steps.row if len(tables.steps) else tables.ops.row
+    main_lane = int(np.bincount(trace.lane[rows]).argmax()) if len(rows) else -1
+    ops = ops.select(np.flatnonzero(trace.lane[ops.row] == main_lane))
     step = steps.index_at(ops.start)
     if len(steps):
         ops, step = ops.select(step >= 0), step[step >= 0]
@@ -322,11 +314,6 @@ def find_slow_calls(tables: TraceTables) -> SlowCalls:
         is_recurring and (is_same or not has_shapes),
         has_shapes or 2 * excess[has_position[is_slow]].sum() > excess.sum(),
     )
-
-
-def _find_main_lane(tables: TraceTables) -> int:
-    rows = tables.steps.row if len(tables.steps) else tables.ops.row
-    return int(np.bincount(tables.trace.lane[rows]).argmax()) if len(rows) else -1
 
 
 def _measure_groups(name: I32, time: I64) -> tuple[I64, F64]:
@@ -439,11 +426,9 @@ def cpu_contention(view: ScopeView) -> Answer:
             "calls were recorded: they may have more to do (record_shapes=True)"
         )
     time = min(int(found.time[in_scope].sum()), view.window_length)
-    return Answer.fired(
+    seen = (
         f"{view.trace.names[found.name]}: median {format_duration(found.median)}, but "
         f"{format_duration(found.slowest)} or more in {found.percent} % of {found.count:,} calls; calls over ten times "
-        f"their op's median take {format_percent(time / max(view.window_length, 1))} of {view.window_label}",
-        calls.row,
-        lost,
-        places=find_event_places(view.trace, calls.row, excess),
+        f"their op's median take {format_percent(time / max(view.window_length, 1))} of {view.window_label}"
     )
+    return Answer.fired(seen, calls.row, lost, places=find_event_places(view.trace, calls.row, excess))

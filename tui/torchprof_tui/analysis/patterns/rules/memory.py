@@ -21,7 +21,7 @@ from torchprof_tui.analysis.memory.findings.allocator_findings import (
 from torchprof_tui.analysis.memory.findings.lifetime_findings import MIN_STEPS, list_memory_findings
 from torchprof_tui.analysis.memory.findings.memory_finding import MemoryFinding, format_number, format_size
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory, MemoryHistory, build_memory_history
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_notice, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_ADDRESSES, NO_MEMORY
@@ -119,7 +119,7 @@ def memory_growth(view: ScopeView) -> Answer:
     return answer
 
 
-@register_pattern(
+@register_notice(
     "Reserved memory is in pieces",
     meaning="the allocator holds enough free memory, but no free block is large enough (or it belongs to another "
     "stream or to a CUDA graph): it gets more from the driver, and fails earlier",
@@ -127,7 +127,6 @@ def memory_growth(view: ScopeView) -> Answer:
     code=EXPANDABLE,
     decided="Reserved memory grows for an allocation above 1 MiB although as much, at least 256 MiB and a fifth of "
     "what is reserved, was reserved and free. Memory that is reserved and not in use proves nothing alone.",
-    severity=Severity.NOTICE,
 )
 def fragmentation(view: ScopeView) -> Answer:
     checks = view.tables.compute_once(check_memory)
@@ -148,40 +147,37 @@ def fragmentation(view: ScopeView) -> Answer:
     return Answer.absent()
 
 
-@register_pattern(
+@register_notice(
     "Where in the step memory peaks",
     meaning="the phase of training with most memory allocated: late in forward and early in backward activations "
     "decide the peak, in the optimizer's step its states and temporaries",
     action="see what is alive at the peak, and lower that: the rest of the step has memory to spare",
     code="torchprof-tui memory TRACE --by category",
     decided="A backward pass was recorded, and the peak has 16 MiB or more.",
-    severity=Severity.NOTICE,
 )
 def peak_phase(view: ScopeView) -> Answer:
     return _answer_from_finding(view, "peak-phase")
 
 
-@register_pattern(
+@register_notice(
     "Activations hold the peak",
     meaning="what the forward pass keeps for the backward pass is a large part of the peak; it grows with the batch",
     action="do not keep the activations of each layer: compute them again in the backward pass",
     code="x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)",
     decided="Activations are 30 % of the peak or more, without them the peak would be 16 MiB and 10 % lower, and "
     "nothing is checkpointed. The cost is the time of a forward pass.",
-    severity=Severity.NOTICE,
 )
 def activation_memory(view: ScopeView) -> Answer:
     return _answer_from_finding(view, "activation-memory")
 
 
-@register_pattern(
+@register_notice(
     "A temporary makes the peak",
     meaning="results of one op that are needed for a short time make the peak: scores of attention, logits, sorted "
     "copies",
     action="compute in chunks, in place, or in a fused op that needs no such tensor",
     decided="Temporaries of one op at the peak, alive for a twentieth of a step (of the recording, without steps) or "
     "less, without which the peak would be 16 MiB and 10 % lower.",
-    severity=Severity.NOTICE,
 )
 def temporary_spike(view: ScopeView) -> Answer:
     return _answer_from_finding(view, "temporary-spike")
@@ -222,7 +218,7 @@ def allocator_retries(view: ScopeView) -> Answer:
     return Answer.fired(answer.seen, answer.events, view.clip(spans).total, answer.remedy, spans=spans)
 
 
-@register_pattern(
+@register_notice(
     "Inference keeps a graph for a backward pass",
     meaning="without no_grad each op keeps its inputs for a backward pass that never comes",
     action="run inference without gradients, so that each result is freed when the next layer has used it",
@@ -230,25 +226,23 @@ def allocator_retries(view: ScopeView) -> Answer:
     decided="Neither a backward pass nor an optimizer step was recorded, the ops have sequence numbers of their own, "
     "as with gradients, and without what they keep the peak would be 16 MiB and 10 % lower.",
     fires_on_absence=True,
-    severity=Severity.NOTICE,
 )
 def graph_in_inference(view: ScopeView) -> Answer:
     return _answer_from_finding(view, "graph-in-inference")
 
 
-@register_pattern(
+@register_notice(
     "The optimizer's states hold the peak",
     meaning="Adam keeps two values for each parameter, as large as the parameters in 32 bits",
     action="keep them in 8 bits, or shard them over the GPUs",
     code="torch.distributed.optim.ZeroRedundancyOptimizer(params, torch.optim.AdamW)  # or torchao's AdamW8bit",
     decided="States are a quarter of the peak or more, and 8 bits would save 16 MiB and 10 % of it.",
-    severity=Severity.NOTICE,
 )
 def optimizer_states(view: ScopeView) -> Answer:
     return _answer_from_finding(view, "optimizer-states")
 
 
-@register_pattern(
+@register_notice(
     "Tensors are held in two precisions",
     meaning="casts inside the model are alive at the peak: autocast keeps a copy of each weight, a cast input is held "
     "beside the input",
@@ -256,20 +250,18 @@ def optimizer_states(view: ScopeView) -> Answer:
     code="model = model.to(torch.bfloat16)",
     decided="Results of aten::_to_copy inside the passes, no copies between devices, without which the peak would be "
     "16 MiB and 10 % lower.",
-    severity=Severity.NOTICE,
 )
 def duplicate_copies(view: ScopeView) -> Answer:
     return _answer_from_finding(view, "duplicate-copies")
 
 
-@register_pattern(
+@register_notice(
     "The cache of keys and values holds the peak",
     meaning="keys and values of all tokens are kept, and appending with cat holds one of them twice",
     action="allocate the cache once for the longest text, and write the new keys and values into it",
     code='model.generate(..., cache_implementation="static")',
     decided="In inference with attention: results of cat, 10 % of the peak or more, each alive together with one a "
     "little longer or shorter. Caches that were allocated before the recording are not seen.",
-    severity=Severity.NOTICE,
 )
 def kv_cache(view: ScopeView) -> Answer:
     return _answer_from_finding(view, "kv-cache")

@@ -9,7 +9,7 @@ import numpy as np
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.avoidable_work import answer_fault, pair_neighbours
 from torchprof_tui.analysis.patterns.engine.event_tables import transfer_sizes
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, register_fault
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.backward_pass import find_backward_nodes
@@ -28,14 +28,9 @@ def find_runs(outer: OuterOps, chosen: I64, distance: int, shortest: int) -> lis
     return [run for run in runs if len(run) >= shortest]
 
 
-_MAX_CATS_READ = 256
-"""Calls whose shapes are read from the file."""
-
-_MAX_CATS_OF_LOOP = 64
-"""Calls of one loop whose shapes are read: the others go on as these do."""
-
-_MAX_ROUND = 16
-"""Ops between two of a loop."""
+_MAX_CATS_READ = 256  # calls whose shapes are read from the file
+_MAX_CATS_OF_LOOP = 64  # calls of one loop whose shapes are read: the others go on as these do
+_MAX_ROUND = 16  # ops between two of a loop
 
 
 def _find_growing_cats(tables: TraceTables) -> tuple[list[I64], bool]:
@@ -81,7 +76,7 @@ def _is_result(old: list[list[int]], new: list[list[int]]) -> bool:
     return any(sum(shape[dim] for shape in old) == new[0][dim] for dim in dims) and len(grown) <= 1
 
 
-@register_pattern(
+@register_fault(
     "A buffer grows by one concatenation after the other (aten::cat)",
     meaning="each torch.cat copies all that was collected before: n blocks are copied n / 2 times each",
     action="collect the blocks in a list and call torch.cat once, or write them into a buffer of the full size",
@@ -91,7 +86,6 @@ def _is_result(old: list[list[int]], new: list[list[int]]) -> bool:
     "but the last.",
     thresholds=(thresholds.READS_IN_A_ROW,),
     needs=(ScopeView.missing_ops_reason,),
-    is_fault=True,
 )
 def growing_cat(view: ScopeView) -> Answer:
     chains, is_known = view.tables.compute_once(_find_growing_cats)
@@ -108,7 +102,7 @@ def growing_cat(view: ScopeView) -> Answer:
     return answer_fault(view, rows, seen, kept=rows)  # new memory of every size costs more than is seen
 
 
-@register_pattern(
+@register_fault(
     "Tensors are cloned one after the other",
     meaning="each clone copies all of a tensor; one that nothing writes to has the same values",
     action="use the tensors as they are: a clone is needed only before one of both is written in place",
@@ -117,7 +111,6 @@ def growing_cat(view: ScopeView) -> Answer:
     "alone between two. At stake: the clones, and their nodes in the backward pass.",
     thresholds=(thresholds.READS_IN_A_ROW,),
     needs=(ScopeView.missing_ops_reason,),
-    is_fault=True,
 )
 def repeated_clones(view: ScopeView) -> Answer:
     tables = view.tables
@@ -152,7 +145,7 @@ def _find_nodes_of(tables: TraceTables, ops: I64) -> I64:
 _COPY_REGEX = r"aten::(to|_to_copy|copy_)$"
 
 
-@register_pattern(
+@register_fault(
     "Activations are moved to host memory and back (offload)",
     meaning="what the backward pass needs is copied to the CPU and back, over a link some fifty times slower"
     " than GPU memory",
@@ -162,7 +155,6 @@ _COPY_REGEX = r"aten::(to|_to_copy|copy_)$"
     "many copies of the same sizes to the host outside of them.",
     thresholds=(thresholds.OFFLOADS_PER_STEP,),
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
-    is_fault=True,
 )
 def offloaded_activations(view: ScopeView) -> Answer:
     tables, trace = view.tables, view.trace
@@ -208,7 +200,7 @@ _AROUND_REGEX = (
 )
 
 
-@register_pattern(
+@register_fault(
     "Statistics of activations are computed again and again (hooks)",
     meaning="hooks reduce the output of each layer to a mean, a largest value and the like: each reads all of it again",
     action="remove the hooks, or let them work in every hundredth step only",
@@ -218,7 +210,6 @@ _AROUND_REGEX = (
     "more of two kinds.",
     thresholds=(thresholds.READS_IN_A_ROW,),
     needs=(ScopeView.missing_ops_reason,),
-    is_fault=True,
 )
 def activation_statistics(view: ScopeView) -> Answer:
     tables = view.tables

@@ -63,8 +63,7 @@ _SERVING_LIBRARIES = frozenset(
 )
 _EXPERT_LIBRARIES = frozenset({"DeepEP", "MORI"})
 
-_MAX_CALLERS = 64
-"""Callers looked at above a launch; autograd's nodes and modules lie within a dozen."""
+_MAX_CALLERS = 64  # callers looked at above a launch; autograd's nodes and modules lie within a dozen
 
 
 def find_owner(trace: Trace, records: CommunicationRecords, weight: I64) -> Owner | None:
@@ -380,11 +379,8 @@ def _check_straggler_across_ranks(view: ScopeView, rank_context: RankContext) ->
     for stall in arrivals.host_stalls[:1]:
         if stall.rank_index == rank_context.rank_index:
             events = np.append(events, view.select_in_scope(view.tables.event_table(np.array([stall.event]))).row)
-    return Answer.fired(
-        f"{summary}; a rank waits {format_duration(mean_wait)} in all, on average",
-        events,
-        min(mean_wait, view.scope.length),
-    )
+    seen = f"{summary}; a rank waits {format_duration(mean_wait)} in all, on average"
+    return Answer.fired(seen, events, min(mean_wait, view.scope.length))
 
 
 def describe_stall(arrivals: Arrivals) -> str:

@@ -20,10 +20,8 @@ from torchprof_tui.trace.model.event_kind import Kind
 
 _COMPILE_ONLY_REGEX = r"(AscendCL@)?(opCompile|aclopCompile(V2)?$)"
 _TASK_TYPE, _AI_CPU = "Task Type", "AI_CPU"
-_MAX_READS = 512
-"""Kernel names whose task type is read from the file; a model has fewer."""
-_MAX_OPS = 3
-"""Ops that a finding names."""
+_MAX_READS = 512  # kernel names whose task type is read from the file; a model has fewer
+_MAX_OPS = 3  # ops that a finding names
 
 
 @register_pattern(

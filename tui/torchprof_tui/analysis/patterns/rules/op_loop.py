@@ -17,7 +17,7 @@ from torchprof_tui.analysis.patterns.engine.avoidable_work import add_backward_n
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
 from torchprof_tui.analysis.patterns.engine.op_text import number_parts
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_fault, register_pattern
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
@@ -237,7 +237,7 @@ def _measure_loops(view: ScopeView) -> _LoopTimes:
     return _LoopTimes(loops, time, idle, np.flatnonzero(is_costly[loops.group] & (time > 0)))
 
 
-@register_pattern(
+@register_fault(
     "The same small ops run in a long loop",
     meaning="Python calls a few ops for one item after another; each call has a fixed cost on the CPU",
     action="do it for all items at once: one batched op, a torch._foreach_ op, or compile the loop",
@@ -255,7 +255,6 @@ def _measure_loops(view: ScopeView) -> _LoopTimes:
         thresholds.SIGNIFICANT_SHARE,
     ),
     needs=(ScopeView.missing_ops_reason,),
-    is_fault=True,
 )
 def op_loop(view: ScopeView) -> Answer:
     times = _measure_loops(view)
@@ -415,16 +414,9 @@ def _waits_each_round(view: ScopeView, loops: OpLoops, runs: I64) -> bool:
 
 _BEFORE_OPTIMIZER = " between backward and Optimizer.step"
 
-_MAX_PERIOD = 16
-"""Ops of one round: longer groups are layers or whole models, whose ops are not small together."""
-
-_MAX_LISTED = 5
-"""Op names that are listed of a group; the rest is left out before the last."""
-
-_SYNCS_PER_ROUND = 0.9
-"""Waits per round from which each round waits: the first may be missing."""
-
-
+_MAX_PERIOD = 16  # ops of one round: longer groups are layers or whole models, whose ops are not small together
+_MAX_LISTED = 5  # op names that are listed of a group; the rest is left out before the last
+_SYNCS_PER_ROUND = 0.9  # waits per round from which each round waits: the first may be missing
 _ROUTE_REGEX = r"aten::nonzero$"
 _GATHER_REGEX = r"aten::(index|index_select|gather)$"
 _GEMM_REGEX = r"aten::(mm|addmm|bmm|baddbmm)$"

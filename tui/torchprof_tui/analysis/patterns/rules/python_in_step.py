@@ -6,9 +6,8 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern, sort_places
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_fault, sort_places
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
-from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.debug_leftovers import find_read_times
 from torchprof_tui.analysis.patterns.rules.host_code import HostPauses, find_collections, find_host_pauses
 from torchprof_tui.analysis.patterns.rules.repeated_inputs import find_list_tensors
@@ -18,7 +17,7 @@ from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 
 
-@register_pattern(
+@register_fault(
     "Host code outside any op (Python, files) holds up each step",
     meaning="for a while no op runs and nothing is launched: the program computes or writes files in plain Python",
     action="do it less often, with tensors or NumPy instead of loops, or in another process (another thread takes the "
@@ -30,7 +29,6 @@ from torchprof_tui.trace.core.time_format import format_duration
     "threads (5 ms), another thread holds the interpreter lock.",
     thresholds=(thresholds.STEP_PAUSE_MIN, thresholds.PAUSE_STEPS_SHARE, thresholds.LOCK_TURN, thresholds.LOCK_TURNS),
     needs=(ScopeView.missing_ops_reason, ScopeView.missing_work_reason, ScopeView.missing_steps_reason),
-    is_fault=True,
 )
 def python_in_step(view: ScopeView) -> Answer:
     tables = view.tables
@@ -46,7 +44,10 @@ def python_in_step(view: ScopeView) -> Answer:
     _, back, count = np.unique(pauses.position, return_inverse=True, return_counts=True)
     recurs = ~pauses.is_irregular & (count[back.reshape(-1)] > 1)
     chosen = length >= turn if is_lock else recurs & ~_lie_in(input_times, pauses)
-    chosen &= view.overlap_mask(pauses.start, pauses.end) & ~_lie_in(_find_explained_times(tables), pauses)
+    # Other patterns explain results and lists that are read one by one, and garbage collections.
+    explained = find_read_times(tables) | tables.compute_once(find_collections).intervals
+    explained = explained | tables.compute_once(find_list_tensors).times
+    chosen &= view.overlap_mask(pauses.start, pauses.end) & ~_lie_in(explained, pauses)
     if not chosen.any():
         return Answer.absent()
     start, end = pauses.start[chosen], pauses.end[chosen]
@@ -80,12 +81,6 @@ def _find_ops_around(ops: EventTable, start: I64, end: I64) -> tuple[I64, I64]:
     last, first = ops.end[by_end].searchsorted(start, side="right") - 1, ops.start[by_start].searchsorted(end)
     before, after = ops.row[by_end[np.maximum(last, 0)]], ops.row[by_start[np.minimum(first, len(ops) - 1)]]
     return before.astype(np.int64), np.where(first < len(ops), after, -1).astype(np.int64)
-
-
-def _find_explained_times(tables: TraceTables) -> Intervals:
-    """Find the times that another pattern explains: results and lists read one by one, and garbage collections."""
-    lists = tables.compute_once(find_list_tensors).times
-    return find_read_times(tables) | tables.compute_once(find_collections).intervals | lists
 
 
 def _lie_in(times: Intervals, pauses: HostPauses) -> Bool:

@@ -54,37 +54,43 @@ def choose_sync_remedy(view: ScopeView, waits: EventTable, main_op: str, main_ca
     """Choose by the op that owns most waits, "" for none, and the call that waits."""
     practices = view.tables.practices
     if main_op in _MASK_OPS:
-        return _choose_mask_remedy(view)
+        if len(view.select_in_scope(view.tables.compute_once(find_experts))):
+            return Remedy(
+                "the CPU reads the size of each expert's batch: sort the tokens by expert once, and use a grouped GEMM",
+                "y[order] = torch._grouped_mm(x[order], weights, offs=offsets)  # order = expert.argsort()",
+            )
+        return Remedy(
+            "nonzero and boolean masks read the size of their result: keep the shape fixed",
+            "y = torch.where(mask, f(x), x)  # instead of y[mask] = f(x[mask])",
+        )
     if main_op in _COPY_OPS:
         return choose_blocking_copy_remedy(view, waits)
     if main_op in _SCALAR_OPS:
         if practices.uses_gradscaler and _count_scaler_waits(view, waits) * 2 >= len(waits):
-            return _choose_scaler_remedy(view)
-        return _choose_scalar_remedy(view, main_op)
-    return _READ_BACK if main_op else _choose_explicit_remedy(view, waits, main_call)
-
-
-def _choose_scaler_remedy(view: ScopeView) -> Remedy:
-    """Choose by the GPU and the optimizer: bf16 needs sm_80, and only some optimizers have a fused form."""
-    capability = view.tables.practices.capability
-    names = view.tables.practices.optimizer_names
-    action = "GradScaler checks on the CPU whether gradients overflowed: a fused optimizer does that on the GPU"
-    if capability is None or capability >= (8, 0):
-        action += ", or train in bf16, which needs no scaler"
-    fused = [name for name in names if name in FUSED_OPTIMIZERS]
-    return Remedy(action, f"torch.optim.{fused[0] if fused else 'AdamW'}(params, fused=True)")
-
-
-def _choose_mask_remedy(view: ScopeView) -> Remedy:
-    if len(view.select_in_scope(view.tables.compute_once(find_experts))):
+            # bf16 needs sm_80, and only some optimizers have a fused form
+            action = "GradScaler checks on the CPU whether gradients overflowed: a fused optimizer does that on the GPU"
+            if practices.capability is None or practices.capability >= (8, 0):
+                action += ", or train in bf16, which needs no scaler"
+            fused = [name for name in practices.optimizer_names if name in FUSED_OPTIMIZERS]
+            return Remedy(action, f"torch.optim.{fused[0] if fused else 'AdamW'}(params, fused=True)")
+        if not practices.is_inference:
+            return None  # a loss that is printed: the pattern's own remedy
+        if len(view.tables.compute_once(find_token_loop)):
+            return Remedy(
+                "the program checks for the end of the sequence after each token: check every n tokens, and keep the "
+                "flags on the GPU",
+                "done |= next_token == eos; if token % 16 == 0 and done.all(): break",
+            )
+        if main_op == "aten::is_nonzero":
+            return Remedy(
+                "an `if` on a tensor waits for the GPU: use torch.where on the GPU, or a value that the CPU already "
+                "has",
+                "torch.where(mask, a, b)",
+            )
         return Remedy(
-            "the CPU reads the size of each expert's batch: sort the tokens by expert once, and use a grouped GEMM",
-            "y[order] = torch._grouped_mm(x[order], weights, offs=offsets)  # order = expert.argsort()",
+            "keep results on the GPU, and copy them to the CPU once, at the end", "results = torch.stack(outputs).cpu()"
         )
-    return Remedy(
-        "nonzero and boolean masks read the size of their result: keep the shape fixed",
-        "y = torch.where(mask, f(x), x)  # instead of y[mask] = f(x[mask])",
-    )
+    return _READ_BACK if main_op else _choose_explicit_remedy(view, waits, main_call)
 
 
 def choose_blocking_copy_remedy(view: ScopeView, waits: EventTable) -> Remedy:
@@ -120,26 +126,6 @@ def _is_mostly_to_host(view: ScopeView, waits: EventTable) -> bool:
 def _is_to_host(copy_name: str) -> bool:
     """Return whether a copy's name, NVIDIA's or AMD's, says that it goes to the host."""
     return _TO_HOST.search(copy_name) is not None
-
-
-def _choose_scalar_remedy(view: ScopeView, main_op: str) -> Remedy | None:
-    practices = view.tables.practices
-    if not practices.is_inference:
-        return None  # a loss that is printed: the pattern's own remedy
-    if len(view.tables.compute_once(find_token_loop)):
-        return Remedy(
-            "the program checks for the end of the sequence after each token: check every n tokens, and keep the "
-            "flags on the GPU",
-            "done |= next_token == eos; if token % 16 == 0 and done.all(): break",
-        )
-    if main_op == "aten::is_nonzero":
-        return Remedy(
-            "an `if` on a tensor waits for the GPU: use torch.where on the GPU, or a value that the CPU already has",
-            "torch.where(mask, a, b)",
-        )
-    return Remedy(
-        "keep results on the GPU, and copy them to the CPU once, at the end", "results = torch.stack(outputs).cpu()"
-    )
 
 
 def _count_scaler_waits(view: ScopeView, waits: EventTable) -> int:

@@ -11,7 +11,7 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.avoidable_work import add_backward_nodes, answer_fault
 from torchprof_tui.analysis.patterns.engine.event_tables import transfer_sizes
 from torchprof_tui.analysis.patterns.engine.op_text import read_inputs, write_op_text
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_fault
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.intervals import Intervals, union
@@ -23,7 +23,7 @@ _LIST_REGEX = r"aten::lift_fresh$"
 _TO_REGEX = r"aten::(to|copy_|_to_copy)$"
 
 
-@register_pattern(
+@register_fault(
     "A constant is made again and again",
     meaning="the same tensor (a mask, a table of positions) is filled and cut on the GPU at each of its uses",
     action="make it once, and keep it as a buffer of the module",
@@ -32,7 +32,6 @@ _TO_REGEX = r"aten::(to|copy_|_to_copy)$"
     "step. Time at stake: these ops and the GPU work that they launched.",
     thresholds=(thresholds.CONSTANT_MIN_COUNT,),
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
-    is_fault=True,
 )
 def repeated_mask(view: ScopeView) -> Answer:
     text = view.tables.compute_once(write_op_text)
@@ -46,7 +45,7 @@ def repeated_mask(view: ScopeView) -> Answer:
     return replace(answer, headline="the same mask is made again at each use")
 
 
-@register_pattern(
+@register_fault(
     "Many copies of one size go to the GPU in a step",
     meaning="each copy from host memory has a fixed cost, and the CPU waits for each that is not pinned",
     action="copy once: stack what is copied item by item, keep constants on the GPU",
@@ -54,7 +53,6 @@ def repeated_mask(view: ScopeView) -> Answer:
     "at stake: the ops that copy, all but one in a step, and their copies.",
     thresholds=(thresholds.EQUAL_COPIES_MIN,),
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
-    is_fault=True,
 )
 def equal_copies(view: ScopeView) -> Answer:
     tables, work = view.tables, view.work
@@ -93,7 +91,7 @@ def equal_copies(view: ScopeView) -> Answer:
     return replace(answer_fault(view, rows, seen, remedy, kept=kept), headline=headline)
 
 
-@register_pattern(
+@register_fault(
     "A tensor is made from a Python list in the step",
     meaning="torch.tensor(list) reads each number as a Python object on the CPU, then copies the result to the GPU",
     action="make it once, or from a numpy array: torch.from_numpy reads memory, not objects",
@@ -103,7 +101,6 @@ def equal_copies(view: ScopeView) -> Answer:
     "where the GPU is idle. Short ones are not counted.",
     thresholds=(thresholds.LIST_TENSOR_MIN,),
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason),
-    is_fault=True,
 )
 def tensor_from_list(view: ScopeView) -> Answer:
     made = view.tables.compute_once(find_list_tensors)
@@ -166,7 +163,7 @@ _PRODUCT_REGEX = r"aten::(conv[123]d|embedding|linear|matmul|mm|bmm|addmm)$"
 _MAX_STEPS = 64
 
 
-@register_pattern(
+@register_fault(
     "The samples of a batch are run one by one",
     meaning="the CPU dispatches all of the model's ops for each sample, and each kernel has little to do",
     action="run the samples as one batch",
@@ -174,7 +171,6 @@ _MAX_STEPS = 64
     decided="The ops of a step are the same sequence twice or more, with the same shapes, and the first layer of each "
     "round reads a batch of one with more than one position (else it is a token). Time at stake: all rounds but one.",
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
-    is_fault=True,
 )
 def one_sample_at_a_time(view: ScopeView) -> Answer:
     trace, steps = view.trace, view.tables.steps
@@ -232,11 +228,8 @@ def _find_rounds(names: I64) -> tuple[int, int, int] | None:
 _MAX_RARE = 8
 """Ops that are rare in a step, and occur once or a few times in a run of the model: their distance is its length."""
 
-_MIN_ROUND = 12
-"""Ops of a round from which it is a model, not a layer or a loop of small ops."""
-
-_MIN_COVERED = 0.8
-"""Share of a step's ops that the rounds cover: the rest prepares the batch, or updates the weights."""
+_MIN_ROUND = 12  # ops of a round from which it is a model, not a layer or a loop of small ops
+_MIN_COVERED = 0.8  # share of a step's ops that the rounds cover: the rest prepares the batch, or updates the weights
 
 
 def _read_batches(view: ScopeView, rounds: I64) -> bool | None:

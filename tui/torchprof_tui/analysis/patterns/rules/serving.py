@@ -12,14 +12,14 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, StepTable
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_notice, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.conversions import find_attentions
 from torchprof_tui.analysis.serving.measure_steps import get_serving_steps
 from torchprof_tui.analysis.serving.serving_steps import KINDS, UNKNOWN, ServingSteps, StepKind
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import F64, I64, U8, Bool, find_median, is_in
+from torchprof_tui.trace.core.arrays import I64, U8, Bool, find_median, is_in
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.steps import Engine
@@ -70,7 +70,16 @@ def find_token_loop(tables: TraceTables) -> TokenLoop:
     loop = _build_loop(tables, samplers, np.ones(len(samplers) - 1, dtype=np.bool_))
     attentions = _count_starts(tables.compute_once(find_attentions).start, loop.start, loop.end)
     cache_updates = _count_starts(tables.match_names(_CACHE_REGEX, Kind.OP).start, loop.start, loop.end)
-    is_alike = _measure_likeness(tables, loop) >= 1 - thresholds.TOKEN_LOOP_SPREAD.value
+    # the share of kernels, by name, that each iteration has in common with the median one
+    launch_start, _, name = _find_kernels(tables)
+    iteration = loop.start.searchsorted(launch_start, side="right") - 1
+    inside = (iteration >= 0) & (launch_start < loop.end[np.maximum(iteration, 0)])
+    distinct, column = np.unique(name[inside], return_inverse=True)
+    counts = np.zeros((len(loop), len(distinct)), np.int32)
+    np.add.at(counts, (iteration[inside], column), 1)
+    median = np.median(counts, axis=0)
+    most = np.maximum(counts.sum(axis=1), median.sum())
+    is_alike = (np.minimum(counts, median).sum(axis=1) / np.maximum(most, 1)) >= 1 - thresholds.TOKEN_LOOP_SPREAD.value
     by_graph = loop.in_graphs >= thresholds.GRAPH_SHARE.value * np.maximum(loop.kernels, 1)
     is_token = is_alike & (by_graph | ((attentions > 0) & (cache_updates >= attentions)))
     if is_token.sum() < thresholds.TOKEN_LOOP_MIN.value:
@@ -86,23 +95,6 @@ def _build_loop(tables: TraceTables, samplers: EventTable, keep: Bool) -> TokenL
     kept = samplers.select(np.append(keep, False)) if len(samplers) else samplers
     counts = (_count_starts(times, start, end) for times in (launch_start, launch_start[in_graph]))
     return TokenLoop(kept, start, end, *counts)
-
-
-def _measure_likeness(tables: TraceTables, loop: TokenLoop) -> F64:
-    """Measure the share of kernels that each iteration has in common with the median one: float64[k], 0 to 1.
-
-    By name, each as often as the median iteration launches it.
-    """
-    launch_start, _, name = _find_kernels(tables)
-    iteration = loop.start.searchsorted(launch_start, side="right") - 1
-    inside = (iteration >= 0) & (launch_start < loop.end[np.maximum(iteration, 0)])
-    distinct, column = np.unique(name[inside], return_inverse=True)
-    counts = np.zeros((len(loop), len(distinct)), np.int32)
-    np.add.at(counts, (iteration[inside], column), 1)
-    median = np.median(counts, axis=0)
-    most = np.maximum(counts.sum(axis=1), median.sum())
-    likeness: F64 = np.minimum(counts, median).sum(axis=1) / np.maximum(most, 1)
-    return likeness
 
 
 def _find_kernels(tables: TraceTables) -> tuple[I64, I64, I64]:
@@ -174,7 +166,7 @@ def _describe_phases(view: ScopeView, phases: EventTable) -> str:
     return "; ".join(texts)
 
 
-@register_pattern(
+@register_notice(
     "A language model generates text",
     meaning="a prefill processes the whole prompt at once and computes much; decoding produces one token after the "
     "other and mostly reads the weights",
@@ -183,7 +175,6 @@ def _describe_phases(view: ScopeView, phases: EventTable) -> str:
     "extend); else at least three iterations between sampling ops that launch mostly the same "
     "kernels and update a cache once per attention.",
     thresholds=(thresholds.TOKEN_LOOP_MIN, thresholds.TOKEN_LOOP_SPREAD),
-    severity=Severity.NOTICE,
 )
 def serving_phases(view: ScopeView) -> Answer:
     tables = view.tables

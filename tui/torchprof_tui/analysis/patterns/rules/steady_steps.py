@@ -23,16 +23,9 @@ _OUTLIER_SPREADS = 3.0
 _OUTLIER_SHARE = 0.1
 """It must also be a tenth longer: the spread of two or three steps can be next to nothing by chance."""
 
-_MIN_STEADY_STEPS = 2
-"""Steps that the warm-up leaves for a spread of their own, unless cold calls fill the others."""
-
-
-_MAX_WARMUP_STEPS = 100
-"""No program warms up for longer; a file that says so is compared from here."""
-
-
-_HALF_TOLERANCE = 0.05
-"""Launches that go down by 45 to 55 % go down by half."""
+_MIN_STEADY_STEPS = 2  # steps that the warm-up leaves for a spread of their own, unless cold calls fill the others
+_MAX_WARMUP_STEPS = 100  # no program warms up for longer; a file that says so is compared from here
+_HALF_TOLERANCE = 0.05  # launches that go down by 45 to 55 % go down by half
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Section, Severity, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Section, register_notice, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CPU, NO_LINKS, NOTHING_HERE
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_call_count_remedy, choose_cpu_remedy
@@ -18,11 +18,8 @@ from torchprof_tui.trace.core.arrays import I64, Bool, find_largest, find_median
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
-_MAX_PERIOD = 32
-"""Outermost ops of one round: longer groups are layers or whole models."""
-
-_MIN_ROUNDS = 16
-"""Rounds in a row: a dozen equal layers are a model's own."""
+_MAX_PERIOD = 32  # outermost ops of one round: longer groups are layers or whole models
+_MIN_ROUNDS = 16  # rounds in a row: a dozen equal layers are a model's own
 
 
 def find_loops_around(view: ScopeView, calls: EventTable, min_calls: int) -> Intervals:
@@ -102,7 +99,7 @@ def overhead_bound(view: ScopeView) -> Answer:
     return Answer.fired(summary, evidence, at_stake, choose_cpu_remedy(view), view.clip(unite(idle)))
 
 
-@register_pattern(
+@register_notice(
     "The GPU is the bottleneck",
     section=Section.TABLE,
     meaning="the CPU launches work ahead of time and the GPU hardly waits: usually a good state",
@@ -111,7 +108,6 @@ def overhead_bound(view: ScopeView) -> Answer:
     "call has returned (the queue is not empty).",
     thresholds=(thresholds.GPU_BUSY_HIGH,),
     needs=(ScopeView.missing_window_reason,),
-    severity=Severity.NOTICE,
 )
 def compute_bound(view: ScopeView) -> Answer:
     shares = view.shares
@@ -137,7 +133,7 @@ def compute_bound(view: ScopeView) -> Answer:
     )
 
 
-@register_pattern(
+@register_notice(
     "One kernel or op takes most of the GPU's time",
     section=Section.TABLE,
     meaning=explain("hotspot", "is", "why"),
@@ -146,7 +142,6 @@ def compute_bound(view: ScopeView) -> Answer:
     "one has at least the share of the limit.",
     thresholds=(thresholds.HOTSPOT_SHARE,),
     needs=(ScopeView.missing_gpu_reason,),
-    severity=Severity.NOTICE,
 )
 def hotspot(view: ScopeView) -> Answer:
     names = view.work.events.name
@@ -239,7 +234,7 @@ def call_count(view: ScopeView) -> Answer:
     return Answer.fired(seen, of_name.row, loops.total, remedy, loops)
 
 
-@register_pattern(
+@register_notice(
     "The time is spent in nested calls",
     section=Section.TABLE,
     meaning="a large total time with a small self time: the time is spent in the calls below this row",
@@ -247,7 +242,6 @@ def call_count(view: ScopeView) -> Answer:
     decided="Among the ops and annotations with the largest totals: total time over self time reaches the limit. "
     "Steps are left out, because their time is always in their children.",
     thresholds=(thresholds.TOTAL_OVER_SELF_RATIO, thresholds.CHILDREN_TOP_ROWS),
-    severity=Severity.NOTICE,
 )
 def cost_in_children(view: ScopeView) -> Answer:
     if not len(view.tables.ops) and not len(view.tables.annotations):

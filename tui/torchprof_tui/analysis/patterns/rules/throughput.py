@@ -8,7 +8,7 @@ from torchprof_tui.analysis.kernel.footprint import find_device, find_occupancy
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.launch_owners import MATH_ATTENTION_REGEX, is_launched_beneath
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_notice, register_pattern
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.rules.optimizer import choose_optimizer_remedy
@@ -125,7 +125,11 @@ def _choose_fusion(view: ScopeView, chosen: Bool) -> Remedy | None:
     """Choose the remedy by the owner of the kernels: the optimizer, code that is compiled already, or the model."""
     time = view.work_time
     total = float(time[chosen].sum())
-    optimizer_time, optimizer_step = _optimizer_share(view, chosen)
+    steps = view.tables.match_names(OPTIMIZER_STEP_REGEX, Kind.ANNOTATION)
+    is_optimizer = view.work.class_mask(KernelClass.OPTIMIZER) & chosen
+    is_optimizer |= is_launched_beneath(view, chosen, OPTIMIZER_STEP_REGEX, Kind.ANNOTATION)
+    optimizer_step = view.tables.name(int(steps.row[0])) if len(steps) else ""
+    optimizer_time, optimizer_step = float(view.work_time[is_optimizer].sum()), optimizer_step
     if optimizer_time > 0.5 * total:
         return choose_optimizer_remedy(optimizer_step, view.tables.practices.optimizer_kind)
     practices = view.tables.practices
@@ -134,15 +138,6 @@ def _choose_fusion(view: ScopeView, chosen: Bool) -> Remedy | None:
     if not practices.has_backward and not practices.optimizer_names:
         return Remedy("fuse them with torch.compile or fused norms", "model = torch.compile(model)")
     return None
-
-
-def _optimizer_share(view: ScopeView, chosen: Bool) -> tuple[float, str]:
-    """Return (ns of chosen work that optimizers launched, the name of an optimizer step or "")."""
-    steps = view.tables.match_names(OPTIMIZER_STEP_REGEX, Kind.ANNOTATION)
-    is_optimizer = view.work.class_mask(KernelClass.OPTIMIZER) & chosen
-    is_optimizer |= is_launched_beneath(view, chosen, OPTIMIZER_STEP_REGEX, Kind.ANNOTATION)
-    name = view.tables.name(int(steps.row[0])) if len(steps) else ""
-    return float(view.work_time[is_optimizer].sum()), name
 
 
 @register_pattern(
@@ -196,14 +191,12 @@ def gemm_efficiency(view: ScopeView) -> Answer:
             f"{format_percent(low_time / gpu_time)} of GPU time, but only {format_duration(at_stake)} can be saved"
         )
     reason = _explain_product(view, roofline, heaviest)
-    return Answer.fired(
+    seen = (
         f"{format_percent(low_time / gpu_time)} of GPU time in GEMMs, convolutions or attention at "
         f"{format_percent(float(np.average(at_peak[low], weights=time[low])))} of the nearer peak, compute or memory; "
-        f"the heaviest: {_format_product(view, roofline, heaviest)}{reason and f' ({reason})'}",
-        kernels.row,
-        at_stake,
-        _choose_product_remedy(view, roofline, heaviest),
+        f"the heaviest: {_format_product(view, roofline, heaviest)}{reason and f' ({reason})'}"
     )
+    return Answer.fired(seen, kernels.row, at_stake, _choose_product_remedy(view, roofline, heaviest))
 
 
 def _mean_at_peak(time: F64, at_peak: F64) -> float:
@@ -256,7 +249,7 @@ def _choose_product_remedy(view: ScopeView, roofline: Roofline, group: int) -> R
     return None
 
 
-@register_pattern(
+@register_notice(
     "An almost empty last wave",
     meaning="the grid does not fill the GPU a whole number of times, so in its last wave most SMs wait for a few "
     "blocks",
@@ -267,7 +260,6 @@ def _choose_product_remedy(view: ScopeView, roofline: Roofline, group: int) -> R
     "kernel's time. Kernels that overlap another one are left out, because it may use the idle SMs.",
     thresholds=(thresholds.TAIL_SHARE, thresholds.TAIL_MAX_WAVES, thresholds.TAIL_KERNELS),
     needs=(ScopeView.missing_gpu_reason,),
-    severity=Severity.NOTICE,
 )
 def wave_quantization(view: ScopeView) -> Answer:
     work = view.work

@@ -10,7 +10,14 @@ import numpy as np
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.avoidable_work import answer_fault, find_launched_work
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Section, Severity, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import (
+    Answer,
+    Remedy,
+    Section,
+    register_fault,
+    register_notice,
+    register_pattern,
+)
 from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
@@ -32,14 +39,13 @@ _COMPILE_ID = re.compile(r"compile_id=(\d+)/(\d+)")
 _GRAPH_HASH = re.compile(r"## Call CompiledFxGraph (\S+) ##")
 
 
-@register_pattern(
+@register_notice(
     "Compiled code",
     section=Section.COMPILE,
     meaning=explain("Torch-Compiled Region", "is", "why"),
     action="nothing: ops inside show what was not captured",
     decided="Events called Torch-Compiled Region, with K/M since torch 2.6.",
     needs=(ScopeView.missing_ops_reason,),
-    severity=Severity.NOTICE,
 )
 def compiled_region(view: ScopeView) -> Answer:
     regions = view.match_names(COMPILED_REGION_REGEX)
@@ -64,38 +70,33 @@ def _check_total_time(view: ScopeView, name: str, noun: str) -> Answer:
     if not len(events):
         return Answer.absent()
     time = view.covered_time(events)
-    return Answer.fired(
-        f"{format_count(len(events), noun)}{view.format_per_step(len(events))}: {format_duration(time)}",
-        events.row,
-        time,
-    )
+    seen = f"{format_count(len(events), noun)}{view.format_per_step(len(events))}: {format_duration(time)}"
+    return Answer.fired(seen, events.row, time)
 
 
-@register_pattern(
+@register_notice(
     "Guards are checked on every call",
     section=Section.COMPILE,
     meaning=explain("TorchDynamo Cache Lookup", "is", "costs"),
     action="compile fewer and larger regions, and avoid graph breaks",
     decided="Events called TorchDynamo Cache Lookup; their time is summed.",
-    severity=Severity.NOTICE,
 )
 def cache_lookup(view: ScopeView) -> Answer:
     return _check_total_time(view, CACHE_LOOKUP_REGEX, "lookup")
 
 
-@register_pattern(
+@register_notice(
     "AOTAutograd's wrapper",
     section=Section.COMPILE,
     meaning=explain("AOT prologue", "is", "why"),
     action="nothing: every compiled call has it",
     decided="Events called AOTDispatcher Runtime Wrapper Prologue; their time is summed.",
-    severity=Severity.NOTICE,
 )
 def aot_prologue(view: ScopeView) -> Answer:
     return _check_total_time(view, AOT_PROLOGUE_REGEX, "prologue")
 
 
-@register_pattern(
+@register_notice(
     "The compiled graph that ran",
     section=Section.COMPILE,
     meaning=explain("CompiledFxGraph", "why"),
@@ -103,7 +104,6 @@ def aot_prologue(view: ScopeView) -> Answer:
     code="TORCH_LOGS=output_code python train.py",
     decided="The hashes in ## Call CompiledFxGraph <hash> ##, by step.",
     needs=(ScopeView.missing_ops_reason,),
-    severity=Severity.NOTICE,
 )
 def fxgraph_hash(view: ScopeView) -> Answer:
     graph_calls = view.match_names(COMPILED_GRAPH_REGEX)
@@ -132,7 +132,7 @@ _COMPARE = "compare the two recordings: diff shows each op, each part of a step,
 _NUMBER = re.compile(r"\d+")
 
 
-@register_pattern(
+@register_notice(
     "Compiled beside eager",
     section=Section.COMPILE,
     meaning="torch.compile joins ops, but a launch goes only with the kernel, copy or fill that it launched: both "
@@ -142,7 +142,6 @@ _NUMBER = re.compile(r"\d+")
     "command but for words about compilation, else a file of the folder whose name differs in such words alone; with "
     "the same GPU and annotations, no compiled code and no graph replays. Both are measured over their steady steps, "
     "as in diff.",
-    severity=Severity.NOTICE,
 )
 def beside_eager(view: ScopeView) -> Answer:
     tables = view.tables
@@ -312,7 +311,7 @@ def _format_numbers(numbers: set[int]) -> str:
 _READ_REGEX = r"aten::(item|is_nonzero)$"
 
 
-@register_pattern(
+@register_fault(
     "Compiled code runs in pieces: graph breaks",
     section=Section.COMPILE,
     meaning="Python runs between the pieces that the compiler could not join, and nothing is fused across",
@@ -323,7 +322,6 @@ _READ_REGEX = r"aten::(item|is_nonzero)$"
     "launch at most as many kernels as the threshold, all but the last.",
     thresholds=(thresholds.SMALL_PIECE,),
     needs=(ScopeView.missing_ops_reason,),
-    is_fault=True,
 )
 def graph_breaks(view: ScopeView) -> Answer:
     tables = view.tables

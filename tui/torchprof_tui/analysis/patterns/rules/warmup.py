@@ -11,7 +11,7 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import OP_COMPILATION_REGEX, mark_first_calls
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_artefact, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.setup_work import find_setup_work
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
@@ -66,13 +66,11 @@ def cold_call(view: ScopeView) -> Answer:
     if not len(calls) or share < thresholds.COLD_CALL_SHARE.value:
         return Answer.absent(f"{format_count(len(calls), 'cold call')}, {format_percent(share)}" if len(calls) else "")
     longest = int(calls.row[calls.duration.argmax()])
-    return Answer.fired(
+    seen = (
         f"{format_count(len(calls), 'call')} over a millisecond: {format_duration(time)} in all; "
-        f"the longest is {tables.name(longest)}, {format_duration(int(view.trace.duration[longest]))}",
-        calls.row,
-        time,
-        _choose_cold_remedy(view, calls),
+        f"the longest is {tables.name(longest)}, {format_duration(int(view.trace.duration[longest]))}"
     )
+    return Answer.fired(seen, calls.row, time, _choose_cold_remedy(view, calls))
 
 
 def _choose_cold_remedy(view: ScopeView, calls: EventTable) -> Remedy | None:
@@ -186,7 +184,7 @@ def not_warmed_up(view: ScopeView) -> Answer:
     return Answer.absent(f"{len(steps)} steps: they do not get steadily faster")
 
 
-@register_pattern(
+@register_artefact(
     "The profiler slows the program",
     meaning="recording a Python frame takes CPU time, so steps get longer where the GPU waits for the CPU",
     action="record without stacks to measure times, and with stacks to find lines of code",
@@ -195,7 +193,6 @@ def not_warmed_up(view: ScopeView) -> Answer:
     "while the GPU was idle, over the length of the scope, if the GPU is not the limit. The cost is an estimate "
     "from one program that was recorded with and without stacks.",
     thresholds=(thresholds.FRAME_COST, thresholds.INFLATION_SHARE, thresholds.GPU_BUSY_HIGH),
-    severity=Severity.ARTEFACT,
 )
 def profiler_inflation(view: ScopeView) -> Answer:
     tables = view.tables

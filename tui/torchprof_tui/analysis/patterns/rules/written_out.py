@@ -9,7 +9,7 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine.avoidable_work import add_backward_nodes, answer_fault, pair_neighbours
 from torchprof_tui.analysis.patterns.engine.op_text import OpText, read_inputs, write_op_text
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_fault
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.throughput.op_inputs import OpInputs
 from torchprof_tui.trace.core.arrays import I64
@@ -50,8 +50,7 @@ def _uses_few(inputs: list[OpInputs | None]) -> bool:
     return found[1].elements * _FEW_OF_SORTED <= found[0].elements
 
 
-_FEW_OF_SORTED = 8
-"""Times as many values as are used are sorted: a selection then reads the values once and orders few."""
+_FEW_OF_SORTED = 8  # times as many values as are used are sorted: a selection then reads the values once and orders few
 
 _PARAMETER_LOOP = 8
 """Rounds from which a loop over parameters, positions or time steps is one: each costs as much as one batched op."""
@@ -146,8 +145,7 @@ ALGORITHMS = (
     ),
 )
 
-_MAX_READ = 400
-"""Ops whose inputs are read from the file, at most, to prove what names do not: a tenth of a second."""
+_MAX_READ = 400  # ops whose inputs are read from the file, at most, to prove what names do not: a tenth of a second
 
 
 def _find_ops(view: ScopeView, text: OpText, algorithm: Algorithm) -> list[tuple[int, int]]:
@@ -168,7 +166,7 @@ def _list_between(view: ScopeView, text: OpText, stretches: list[tuple[int, int]
     return np.concatenate([every[a:b] for a, b in zip(first.tolist(), last.tolist(), strict=True)])
 
 
-@register_pattern(
+@register_fault(
     "An algorithm is written out op by op",
     meaning="each of these ops is launched by itself, and reads and writes whole tensors",
     action="call the library's op, or compile the function",
@@ -177,7 +175,6 @@ def _list_between(view: ScopeView, text: OpText, stretches: list[tuple[int, int]
     "with a diagonal matrix, a sort for few values. The costliest is named. Time at stake: these ops, their nodes of "
     "the backward pass, and the GPU work that they launched.",
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
-    is_fault=True,
 )
 def written_out(view: ScopeView) -> Answer:
     text = view.tables.compute_once(write_op_text)

@@ -91,7 +91,14 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
     if worst.id == COMMUNICATION:
         remedy = "send less often and more at once: larger buckets, or gradients that are accumulated over batches"
         return Diagnosis(COMMUNICATION, share, f"communication takes {percent} of the CPU's time", remedy)
-    return _diagnose_host_code(view, share)
+    what, host = f"code outside any op takes {format_percent(share)} of the CPU's time", find_host_code(view)
+    if host.owners:
+        return Diagnosis(
+            HOST_CODE, share, f"{what}, {host.describe_owners()}", host.choose_remedy(view), "", host.events
+        )
+    if host.is_other_threads_turn:
+        return Diagnosis(HOST_CODE, share, f"{what}, most of it while another thread runs ops")
+    return Diagnosis(HOST_CODE, share, what, host.choose_remedy(view))
 
 
 def _diagnose_ops(view: ScopeView, ops_part: TimePart, measured: int, findings: Sequence[Finding]) -> Diagnosis:
@@ -146,18 +153,6 @@ _OP_REMEDIES = (
     ),
 )
 """By class of op, first match: what helps on a CPU."""
-
-
-def _diagnose_host_code(view: ScopeView, share: float) -> Diagnosis:
-    """Diagnose a main thread that is mostly outside any op: by the frames or annotations it is in."""
-    what, host = f"code outside any op takes {format_percent(share)} of the CPU's time", find_host_code(view)
-    if host.owners:
-        return Diagnosis(
-            HOST_CODE, share, f"{what}, {host.describe_owners()}", host.choose_remedy(view), "", host.events
-        )
-    if host.is_other_threads_turn:
-        return Diagnosis(HOST_CODE, share, f"{what}, most of it while another thread runs ops")
-    return Diagnosis(HOST_CODE, share, what, host.choose_remedy(view))
 
 
 def _divide_ops(view: ScopeView, rows: I64, op_time: Intervals) -> tuple[TimePart, ...]:

@@ -72,8 +72,7 @@ def _locate_pause(view: ScopeView, gap: Gaps) -> tuple[int, int, int]:
     return int(view.trace.lane[launch]), start, max(min(end, int(gap.call_start[0])), start + 1)
 
 
-_MAX_PAUSES = 200
-"""Pauses that are told apart by place; a trace with more has no pauses but slow code everywhere."""
+_MAX_PAUSES = 200  # pauses that are told apart by place; a trace with more has no pauses but slow code everywhere
 
 
 def _no_events() -> I64:

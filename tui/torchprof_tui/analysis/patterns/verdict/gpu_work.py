@@ -40,14 +40,17 @@ def diagnose_gpu_work(evidence: Evidence) -> Diagnosis:
         return diagnosis
     if not evidence.view.gpu_classes:
         return Diagnosis(COMPUTE, 0.0, "the GPU did almost no work")
-    if _is_decoding(evidence):
-        return Diagnosis(
-            COMPUTE,
-            0.0,
+    # decode steps take most of the time of the scope's serving steps
+    steps = get_serving_steps(evidence.view.trace)
+    t0, t1 = evidence.view.window
+    inside = (steps.start < t1) & (steps.end > t0)
+    decoding = inside & steps.kind_mask(StepKind.DECODE)
+    if bool(decoding.any()) and 2 * int(steps.step_time[decoding].sum()) > int(steps.step_time[inside].sum()):
+        what = (
             f"{_describe_classes(evidence)}, most of it in decode steps, which read all weights for one token of each "
-            "sequence",
-            "larger batches, or weights of fewer bits (quantization)",
+            "sequence"
         )
+        return Diagnosis(COMPUTE, 0.0, what, "larger batches, or weights of fewer bits (quantization)")
     return Diagnosis(COMPUTE, 0.0, _describe_classes(evidence), _describe_unknown(evidence))
 
 
@@ -78,15 +81,6 @@ def _find_largest_other(evidence: Evidence) -> tuple[int, float]:
     largest = int(by_name.argmax())
     row = int(view.work.events.row[others[np.flatnonzero(name == largest)[0]]])
     return row, float(by_name[largest]) / max(float(view.work_time.sum()), 1.0)
-
-
-def _is_decoding(evidence: Evidence) -> bool:
-    """Return whether the scope has decode steps, and they take most of the time of its serving steps."""
-    steps = get_serving_steps(evidence.view.trace)
-    t0, t1 = evidence.view.window
-    inside = (steps.start < t1) & (steps.end > t0)
-    decoding = inside & steps.kind_mask(StepKind.DECODE)
-    return bool(decoding.any()) and 2 * int(steps.step_time[decoding].sum()) > int(steps.step_time[inside].sum())
 
 
 def _diagnose_copies(evidence: Evidence) -> Diagnosis:

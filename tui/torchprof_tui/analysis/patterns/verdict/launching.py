@@ -20,11 +20,8 @@ from torchprof_tui.trace.model.event_kind import Kind
 
 LAUNCHING = (IdleCause.DISPATCH, IdleCause.LAUNCH, IdleCause.HOST)
 
-_MOST_OF_THE_WAITING = 0.8
-"""Share of the waiting time in steps that is in steps of one kind, for that kind to be named."""
-
-_MIN_LISTED_SHARE = 0.005
-"""Share of the time below which a cause is not listed."""
+_MOST_OF_THE_WAITING = 0.8  # share of the waiting time in steps that is in steps of one kind, for that kind to be named
+_MIN_LISTED_SHARE = 0.005  # share of the time below which a cause is not listed
 
 
 def find_waiting_kind(view: ScopeView) -> tuple[StepKind, I64, str] | None:

@@ -219,7 +219,13 @@ def _describe_lost_work(view: ScopeView) -> str:
 def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
     """Choose what costs most: a wait with its remedy, or the GPU's own work; the regime decides where it is clear."""
     waiting, work, fault = diagnose_waiting(evidence), diagnose_gpu_work(evidence), evidence.main_fault
-    others = [found for found in (waiting, work) if found is not None and _names_one_cause(found)]
+    # those that name what to change, and do not describe what most programs do
+    others = [
+        found
+        for found in (waiting, work)
+        if found is not None
+        and ((bool(found.pattern) and found.pattern not in _DESCRIPTIONS) or found.cause in _SPECIFIC_CAUSES)
+    ]
     if fault is not None and all(fault.share >= found.share for found in others) and not _is_decoding(evidence, fault):
         return fault
     if waiting is None or regime is Regime.COMPUTE:
@@ -239,11 +245,6 @@ def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
     if largest is waiting and is_idle and evidence.shares.busy >= thresholds.GPU_BUSY_MOSTLY.value:
         return replace(waiting, what=f"{work.what}; {waiting.what}")  # most of the time is the GPU's own work
     return largest
-
-
-def _names_one_cause(diagnosis: Diagnosis) -> bool:
-    """Return whether a diagnosis names what to change, and does not describe what most programs do."""
-    return (bool(diagnosis.pattern) and diagnosis.pattern not in _DESCRIPTIONS) or diagnosis.cause in _SPECIFIC_CAUSES
 
 
 def _is_decoding(evidence: Evidence, fault: Diagnosis) -> bool:
