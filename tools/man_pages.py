@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torchprof_tui import __version__
 from torchprof_tui.commands.common.parsers import PROGRAM, build_parser, list_commands
-from torchprof_tui.commands.completion.words import OPEN, expand_help
+from torchprof_tui.commands.completion.main import OPEN, expand_help
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "man"
 

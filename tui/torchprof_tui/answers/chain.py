@@ -253,12 +253,15 @@ def build_chain(
     moved = measure_transfer(trace, work) if work >= 0 else None
     first = 0 if rank is None else rank.first
     asked = asked or find_place_in_time(trace, found.event)
+    missing = "" if found.work or trace.links.gpu_events else _NO_GPU_WORK
+    if found.join_method is JoinMethod.NO_LAUNCH:
+        missing = found.note
     return Chain(
         event=asked.event,
         nth=asked.nth,
         of=asked.count,
         rank=None if rank is None else rank.number,
-        cannot_tell=_find_missing_reason(trace, found) or None,
+        cannot_tell=missing or None,
         chain=_build_hops(found.hops, first),
         joined_by=found.join_method,
         note=found.note,
@@ -305,24 +308,17 @@ def _name_of(trace: Trace, event: int) -> str | None:
     return trace.event(event).name if event >= 0 else None
 
 
-def _find_missing_reason(trace: Trace, found: FoundChain) -> str:
-    """Say why a chain lacks its launch or its GPU work, "" if it is known."""
-    if found.join_method is JoinMethod.NO_LAUNCH:
-        return found.note
-    return "" if found.work or trace.links.gpu_events else _NO_GPU_WORK
-
-
 def _build_gpu_work(trace: Trace, found: FoundChain, first: int) -> GpuWork:
     return GpuWork(
         count=len(found.work),
         total_ns=found.work.total,
         heaviest=[
-            HeaviestWork(
+            fill(
+                HeaviestWork,
+                piece,
                 name=trace.event(piece.event).name,
                 event=piece.event + first,
                 start_ns=int(trace.start[piece.event]),
-                duration_ns=piece.duration,
-                share=piece.share,
             )
             for piece in found.work[:MAX_LISTED_WORK]
         ],
@@ -337,20 +333,11 @@ def _build_captured(captured: CapturedChain | str | None) -> Captured | None:
     if captured is None:
         return None
     if isinstance(captured, str):
+        unknown = dict.fromkeys(("trace", "op", "annotation", "line", "line_source"))
         return Captured(
-            source=OpSource.NONE,
-            reason=captured,
-            trace=None,
-            op=None,
-            annotation=None,
-            input_shapes=[],
-            input_types=[],
-            note="",
-            chain=[],
-            line=None,
-            line_source=None,
+            source=OpSource.NONE, reason=captured, input_shapes=[], input_types=[], note="", chain=[], **unknown
         )
-    op = captured.op
+    op, line = captured.op, captured.line
     return Captured(
         source=op.source,
         trace=None if op.trace is None else op.trace.label,
@@ -360,8 +347,8 @@ def _build_captured(captured: CapturedChain | str | None) -> Captured | None:
         input_types=captured.input_types,
         note=captured.doubt,
         chain=_build_hops(captured.hops, None),
-        line=captured.line.location if captured.line is not None else None,
-        line_source=LineSource(**captured.line.as_dict()) if captured.line is not None else None,
+        line=None if line is None else line.location,
+        line_source=None if line is None else LineSource(**line.as_dict()),
     )
 
 

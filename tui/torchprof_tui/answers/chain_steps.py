@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 from torchprof_tui.analysis.dispatch.step_rows import TIMES
-from torchprof_tui.analysis.dispatch.step_rows import StepRow as FoundRow
 from torchprof_tui.analysis.dispatch.step_rows import StepRows as FoundRows
 from torchprof_tui.answers.record import Record, about, fill
 
@@ -57,14 +56,14 @@ class ChainSteps(Record, frozen=True, kw_only=True):
 
 def build_chain_steps(found: FoundRows, first: int = 0) -> ChainSteps:
     """Build the rows of an event over the steps. `first`: number of the first event of its rank."""
+    rows = []
+    for index, row in enumerate(found.rows):
+        outliers = [f"{name}_ns" for name in TIMES if (index, name) in found.outliers]
+        number, name, event = row.step.number, row.step.name, row.event + first
+        rows.append(fill(StepRow, row, step=number, step_name=name, event=event, outliers=outliers))
     return ChainSteps(
-        rows=[_build_row(row, index, found, first) for index, row in enumerate(found.rows)],
+        rows=rows,
         spread=[fill(Spread, found.statistics[name], of=f"{name}_ns") for name in TIMES if name in found.statistics],
         missing=[step.number for step in found.missing],
         explanation=found.explanation,
     )
-
-
-def _build_row(row: FoundRow, index: int, found: FoundRows, first: int) -> StepRow:
-    outliers = [f"{name}_ns" for name in TIMES if (index, name) in found.outliers]
-    return fill(StepRow, row, step=row.step.number, step_name=row.step.name, event=row.event + first, outliers=outliers)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
-from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.pattern import Finding as CheckedPattern
 from torchprof_tui.analysis.patterns.engine.pattern import Pattern, Section, Severity, State, find_code_location
 from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport
@@ -225,14 +224,26 @@ def build_check(report: CheckReport, failed_on: Sequence[str] | None = None, und
     """
     trace, scope = report.trace, report.scope
     verdicts = [_build_verdict(verdict) for verdict in report.verdicts]
+    base = report.base
     return Check(
         scope=Scope(label=scope.label, start_ns=scope.t0, duration_ns=scope.length),
         verdict=verdicts[0],
-        base=_build_base(report),
+        base=Base(label=base.label, duration_ns=base.unit, steps=base.steps, replayed=list(report.wins.steps)),
         patterns=[_build_finding(report, found) for found in report.findings if not found.is_note],
         notes=[_build_finding(report, found) for found in report.findings if found.is_note],
         not_predicted=report.wins.problem or None,
-        gaps=[_build_gap(gap) for gap in report.gaps],
+        gaps=[
+            fill(
+                Gap,
+                gap,
+                cause=gap.cause.id,
+                causes={f"{cause.id}_us": time / 1000 for cause, time in gap.time_by_cause.items()},
+                line=None if gap.line is None else gap.line.location,
+                line_text=None if gap.line is None else gap.line.text or None,
+                next_event=None if gap.next_event < 0 else NextEvent(name=gap.next_name, event=gap.next_event),
+            )
+            for gap in report.gaps
+        ],
         serving=list_serving(trace, report.serving_range),
         partial=build_losses(trace),
         ranks=None
@@ -244,11 +255,6 @@ def build_check(report: CheckReport, failed_on: Sequence[str] | None = None, und
         failed_on=None if failed_on is None else list(failed_on),
         undetermined=None if failed_on is None else list(undetermined),
     )
-
-
-def _build_base(report: CheckReport) -> Base:
-    base = report.base
-    return Base(label=base.label, duration_ns=base.unit, steps=base.steps, replayed=list(report.wins.steps))
 
 
 def build_pattern_list(patterns: Iterable[Pattern]) -> PatternList:
@@ -308,15 +314,3 @@ def _build_event(trace: Trace, row: int) -> EvidenceEvent:
     event = trace.event(row)
     whose = "" if event.lane.rank is None else f"rank {event.lane.rank} "
     return fill(EvidenceEvent, event, lane=whose + event.lane.label, event=row)
-
-
-def _build_gap(gap: LargestGap) -> Gap:
-    return fill(
-        Gap,
-        gap,
-        cause=gap.cause.id,
-        causes={f"{cause.id}_us": time / 1000 for cause, time in gap.time_by_cause.items()},
-        line=None if gap.line is None else gap.line.location,
-        line_text=None if gap.line is None else gap.line.text or None,
-        next_event=None if gap.next_event < 0 else NextEvent(name=gap.next_name, event=gap.next_event),
-    )

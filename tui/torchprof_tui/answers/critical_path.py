@@ -88,9 +88,6 @@ class CriticalPath(Answer, frozen=True, kw_only=True, tag="torchprof-tui/critica
     partial: Annotated[list[Problem], about("what was lost of the whole trace; [] for nothing")]
 
 
-_NS_PER_US = 1000
-
-
 def build_critical_path(trace: Trace, path: FoundPath, top: int, rank: int | None) -> CriticalPath:
     """Build the document of a critical path; `rank`: number of the rank whose trace it is, None for all ranks."""
     window, ranks = path.window, trace.merged_ranks
@@ -98,10 +95,9 @@ def build_critical_path(trace: Trace, path: FoundPath, top: int, rank: int | Non
     for each in path.find_longest(top):
         event = trace.event(each.event)
         events.append(
-            PathEvent(
-                name=event.name,
-                start_ns=event.start,
-                duration_ns=event.duration,
+            fill(
+                PathEvent,
+                event,
                 on_path_ns=each.time,
                 lane=event.lane.label,
                 rank=rank if ranks is None else ranks.rank_of_event(each.event).number,
@@ -111,15 +107,15 @@ def build_critical_path(trace: Trace, path: FoundPath, top: int, rank: int | Non
         step=None if window.step is None else window.step.name,
         start_ns=window.start,
         begin_ns=window.begin,
-        step_us=((window.end if window.is_range else window.cpu_end) - window.start) / _NS_PER_US,
-        duration_us=path.duration / _NS_PER_US,
-        replay_us=path.replayed / _NS_PER_US,
+        step_us=((window.end if window.is_range else window.cpu_end) - window.start) / 1000,
+        duration_us=path.duration / 1000,
+        replay_us=path.replayed / 1000,
         replay_error=path.replay_error,
         inferred=path.inferred,
         missing=list(path.missing),
         advice=path.advice or None,
-        segments=[fill(PathSegment, each, kind=each.label, us=each.time / _NS_PER_US) for each in path.shares],
-        ranks=[fill(RankShare, each, us=each.time / _NS_PER_US) for each in path.rank_shares],
+        segments=[fill(PathSegment, each, kind=each.label, us=each.time / 1000) for each in path.shares],
+        ranks=[fill(RankShare, each, us=each.time / 1000) for each in path.rank_shares],
         rank_changes=[
             fill(PathRankChange, each, at_ns=each.time, name=trace.event(each.event).name if each.event >= 0 else None)
             for each in list_rank_changes(path)
@@ -128,7 +124,7 @@ def build_critical_path(trace: Trace, path: FoundPath, top: int, rank: int | Non
         else [],
         events=events,
         off_path=[
-            fill(OffPath, each, name=trace.names[each.name], us=each.time / _NS_PER_US)
+            fill(OffPath, each, name=trace.names[each.name], us=each.time / 1000)
             for each in path.sum_off_path(trace, top)
         ],
         partial=build_losses(trace),

@@ -6,16 +6,14 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType
 
-from torchprof_tui.analysis.compare.account import CAUSE, CLASS, Account, group_account
+from torchprof_tui.analysis.compare.account import CAUSE, CLASS, group_account
 from torchprof_tui.analysis.compare.comparison import Comparison
 from torchprof_tui.analysis.compare.comparison_verdict import ChangeCause as FoundCause
 from torchprof_tui.analysis.compare.comparison_verdict import ComparisonVerdict
 from torchprof_tui.analysis.compare.matched_rows import ComparedRow, Device, RowStatus, choose_matching, compare_by_name
-from torchprof_tui.analysis.compare.memory_change import PeakChange as MemoryChange
 from torchprof_tui.analysis.compare.op_tree import Side
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
-from torchprof_tui.analysis.patterns.engine.pattern import Finding
-from torchprof_tui.analysis.patterns.verdict.verdict import Regime, Verdict
+from torchprof_tui.analysis.patterns.verdict.verdict import Regime
 from torchprof_tui.answers import html
 from torchprof_tui.answers.record import Answer, Record, about, fill
 
@@ -238,13 +236,21 @@ def build_diff(comparison: Comparison, by: str, failed: bool | UnsetType | None 
     `by`: op, module, kernel, class or cause, as of `--by`; `failed`: whether `--fail-on` fired.
     """
     account = comparison.account
-    matched = comparison.match_rows(choose_matching(by))
+    matched, peak = comparison.match_rows(choose_matching(by)), comparison.peak_change
+    peak_parts = [] if peak is None else [part for part in peak.parts if part.delta]
     return Diff(
         a=_build_side(comparison.a),
         b=_build_side(comparison.b),
         same_recording=comparison.is_same_recording,
         comparable=[fill(Difference, each) for each in comparison.differences],
-        step_us=_build_step(account),
+        step_us=StepChange(
+            a=account.a / 1000,
+            b=account.b / 1000,
+            delta=account.delta / 1000,
+            noise=None if account.noise is None else account.noise / 1000,
+            within_noise=account.is_within_noise,
+            cannot_tell=ONE_STEP if account.noise is None else None,
+        ),
         divided="gpu" if account.is_of_gpu else "cpu",
         parts=[fill(PartChange, part, name=part.label, within_noise=part.is_within_noise) for part in account.parts],
         launches=PerStep(a=comparison.a.launches_per_step, b=comparison.b.launches_per_step),
@@ -255,24 +261,19 @@ def build_diff(comparison: Comparison, by: str, failed: bool | UnsetType | None 
         ops=[_build_row(row) for row in matched.rows],
         ops_not_matched=_build_row(matched.not_matched),
         ops_total=_build_row(matched.total),
-        memory=_build_peak_change(comparison.peak_change),
+        memory=None
+        if peak is None
+        else fill(
+            PeakChange,
+            peak,
+            parts=[fill(PeakPart, part, op=part.op or None, line=part.line or None) for part in peak_parts],
+        ),
         by_name=_list_names(comparison),
-        rows=_list_groups(account, by),
+        rows=[fill(GroupChange, row, name=row.label) for row in group_account(account, by)]
+        if by in (CLASS, CAUSE)
+        else None,
         failed=failed,
     )
-
-
-def _list_groups(account: Account, by: str) -> list[GroupChange] | None:
-    if by not in (CLASS, CAUSE):
-        return None
-    return [fill(GroupChange, row, name=row.label) for row in group_account(account, by)]
-
-
-def _build_peak_change(change: MemoryChange | None) -> PeakChange | None:
-    if change is None:
-        return None
-    parts = [fill(PeakPart, part, op=part.op or None, line=part.line or None) for part in change.parts if part.delta]
-    return fill(PeakChange, change, parts=parts)
 
 
 def _build_row(row: ComparedRow) -> DiffRow:
@@ -320,31 +321,17 @@ def _build_side(side: SideAnalysis) -> DiffSide:
     )
 
 
-def _build_step(account: Account) -> StepChange:
-    return StepChange(
-        a=account.a / 1000,
-        b=account.b / 1000,
-        delta=account.delta / 1000,
-        noise=None if account.noise is None else account.noise / 1000,
-        within_noise=account.is_within_noise,
-        cannot_tell=ONE_STEP if account.noise is None else None,
-    )
-
-
 def _build_verdict(verdict: ComparisonVerdict) -> DiffVerdict:
-    return DiffVerdict(
-        first=verdict.first,
-        launches=verdict.launches or None,
-        a=_build_side_verdict(verdict.a),
-        b=_build_side_verdict(verdict.b),
-        causes=[_build_cause(cause) for cause in verdict.causes],
-        patterns_a_only=[_build_pattern(found) for found in verdict.patterns_a_only],
-        patterns_b_only=[_build_pattern(found) for found in verdict.patterns_b_only],
+    a, b = (fill(SideVerdict, side, gpu_busy=side.busy) for side in (verdict.a, verdict.b))
+    only_a, only_b = (
+        [SidePattern(id=found.id, seen=found.answer.seen, share=round(found.share, 6)) for found in findings]
+        for findings in (verdict.patterns_a_only, verdict.patterns_b_only)
     )
-
-
-def _build_side_verdict(verdict: Verdict) -> SideVerdict:
-    return SideVerdict(regime=verdict.regime, gpu_busy=verdict.busy, first=verdict.first)
+    causes = [_build_cause(cause) for cause in verdict.causes]
+    launches = verdict.launches or None
+    return fill(
+        DiffVerdict, verdict, launches=launches, a=a, b=b, causes=causes, patterns_a_only=only_a, patterns_b_only=only_b
+    )
 
 
 def _build_cause(cause: FoundCause) -> ChangeCause:
@@ -359,7 +346,3 @@ def _build_cause(cause: FoundCause) -> ChangeCause:
         line_text=cause.line or None,
         ops=[OpChange(name=op.text, delta_us=op.delta / 1000) for op in cause.ops],
     )
-
-
-def _build_pattern(found: Finding) -> SidePattern:
-    return SidePattern(id=found.id, seen=found.answer.seen, share=round(found.share, 6))

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import field
 from msgspec.structs import replace
 
-from torchprof_tui.analysis.collectives.communication_card import CommunicationCard, build_communication_card
+from torchprof_tui.analysis.collectives.communication_card import build_communication_card
 from torchprof_tui.analysis.collectives.communication_waiting import WaitingSource, compute_arrivals
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
 from torchprof_tui.analysis.doctor.read_problems import Section
@@ -246,14 +246,20 @@ def build_info(loaded: OpenedTrace, tree: TimeTree | None, missing_reason: str =
         graphs=_list_graphs(trace),
         serving=list_serving(trace),
         problems=build_problems(trace.problems),
-        doctor=_list_remarks(trace),
+        doctor=[fill(Remark, remark) for remark in diagnose_trace(trace).remarks],
         seconds=round(loaded.seconds, 4),
         cached=loaded.cached,
         ranks=None if ranks is None else _list_ranks(ranks),
         lost_ranks=None
         if ranks is None
         else [LostRank(rank=lost.number, file=lost.file, why=lost.reason) for lost in ranks.lost],
-        collectives=None if ranks is None else _count_collectives(ranks),
+        collectives=None
+        if ranks is None
+        else MatchedCollectives(
+            joined=len(ranks.matched_collectives),
+            incomplete=int((ranks.matched_collectives.missing_ranks > 0).sum()),
+            differing=int(ranks.matched_collectives.is_mismatched.sum()),
+        ),
         time=build_time_parts(tree),
         cannot_tell=missing_reason if tree is None else None,
     )
@@ -329,33 +335,24 @@ def _list_graphs(trace: Trace) -> list[Graphs]:
 def _list_communication(trace: Trace) -> list[Communication]:
     """Build the communication card of each rank, of a single trace one; see `CommunicationCard`."""
     if trace.merged_ranks is None:
-        return [_build_communication(trace.rank, build_communication_card(trace))]
+        return [Communication(rank=trace.rank, **build_communication_card(trace).as_json())]
     arrivals = compute_arrivals(trace.merged_ranks)
-    return [
-        _build_communication(
-            rank.number, build_communication_card(rank.trace, arrivals=arrivals, rank_index=rank_index)
-        )
+    cards = [
+        (rank.number, build_communication_card(rank.trace, arrivals=arrivals, rank_index=rank_index))
         for rank_index, rank in enumerate(trace.merged_ranks.all)
     ]
-
-
-def _build_communication(rank: int | None, card: CommunicationCard) -> Communication:
-    return Communication(rank=rank, **card.as_json())
-
-
-def _list_remarks(trace: Trace) -> list[Remark]:
-    return [fill(Remark, remark) for remark in diagnose_trace(trace).remarks]
+    return [Communication(rank=number, **card.as_json()) for number, card in cards]
 
 
 def _list_ranks(ranks: Ranks) -> list[InfoRank]:
     """List the ranks and how their clocks were aligned."""
     meetings = ranks.matched_collectives
     return [
-        InfoRank(
+        fill(
+            InfoRank,
+            rank.trace.counts,
             rank=rank.number,
             file=rank.file,
-            events=rank.trace.counts.events,
-            drawn=rank.trace.counts.drawn,
             start_ns=rank.trace.span[0],
             duration_ns=rank.trace.span[1] - rank.trace.span[0],
             shift_ns=rank.clock.shift,
@@ -368,13 +365,3 @@ def _list_ranks(ranks: Ranks) -> list[InfoRank]:
         )
         for place, rank in enumerate(ranks.all)
     ]
-
-
-def _count_collectives(ranks: Ranks) -> MatchedCollectives:
-    """Count the collectives that were matched."""
-    meetings = ranks.matched_collectives
-    return MatchedCollectives(
-        joined=len(meetings),
-        incomplete=int((meetings.missing_ranks > 0).sum()),
-        differing=int(meetings.is_mismatched.sum()),
-    )

@@ -10,7 +10,6 @@ from torchprof_tui.analysis.memory.categories import RULES, Category
 from torchprof_tui.analysis.memory.device_memory import UNKNOWN_BYTES, DeviceMemory
 from torchprof_tui.analysis.memory.findings.allocator_findings import find_snapshot_findings
 from torchprof_tui.analysis.memory.findings.lifetime_findings import list_memory_findings
-from torchprof_tui.analysis.memory.findings.memory_finding import MemoryFinding as FoundMemory
 from torchprof_tui.analysis.memory.memory_history import (
     BANDS,
     CategoryTotals,
@@ -189,7 +188,7 @@ def build_alive_memory(
         rest_bytes=int(device.lifetimes.bytes[state.alive[len(shown) :]].sum()),
         categories=categories,
         rules={category.label: rule for category, rule in RULES.items()},
-        findings=build_findings(list_memory_findings(device)),
+        findings=[fill(MemoryFinding, each) for each in list_memory_findings(device)],
         before_window_bytes=state.older.bytes,
         before_window=[
             OlderPart(category=part.category.label, bytes=part.bytes, rule=part.rule)  # type: ignore[arg-type]
@@ -200,10 +199,6 @@ def build_alive_memory(
         rank=rank,
         partial=build_losses(history.trace),
     )
-
-
-def build_findings(findings: list[FoundMemory]) -> list[MemoryFinding]:
-    return [fill(MemoryFinding, each) for each in findings]
 
 
 def _build_peak(memory: DeviceMemory) -> Peak:
@@ -379,8 +374,8 @@ def build_snapshot(
         totals=fill(
             SnapshotTotals, totals, unused_segments_bytes=totals.unused, fragmentation_share=totals.fragmentation
         ),
-        peak=None if peak is None else _build_snapshot_state(peak),
-        at=None if state is None else _build_snapshot_state(state),
+        peak=None if peak is None else fill(SnapshotTime, peak),
+        at=None if state is None else fill(SnapshotTime, state),
         by=by.value,
         groups=[
             SnapshotGroup(label=group.label, bytes=group.bytes, allocations=group.count, largest_bytes=group.largest)
@@ -399,13 +394,9 @@ def build_snapshot(
             )
             for failure in device.list_failures()
         ],
-        findings=build_findings(find_snapshot_findings(device)),
+        findings=[fill(MemoryFinding, each) for each in find_snapshot_findings(device)],
         history_entries=0 if history is None else len(history),
     )
-
-
-def _build_snapshot_state(state: SnapshotState) -> SnapshotTime:
-    return fill(SnapshotTime, state)
 
 
 def _build_segments(device: DeviceSnapshot, limit: int | None) -> list[Segment]:

@@ -62,7 +62,10 @@ def build_schema(command: str) -> dict[str, Any]:
         if "description" in definition:
             definition["description"] = " ".join(inspect.cleandoc(definition["description"]).split())
         for field in definition.get("properties", {}).values():
-            _forbid_null_default(field)
+            # null is no choice of a field that is left out where it is None
+            if field.pop("default", ...) is None:
+                choices = [choice for choice in field.pop("anyOf") if choice != {"type": "null"}]
+                field.update({"anyOf": choices} if len(choices) > 1 else choices[0])
     return {
         "$schema": _DRAFT,
         "$id": f"urn:torchprof-tui:{command}:{find_version(command)}",
@@ -75,13 +78,6 @@ def build_schema(command: str) -> dict[str, Any]:
 def find_version(command: str) -> int:
     """Find the number of the form of a command's answers: the end of their tag."""
     return int(str(list_answers()[command][0].__struct_config__.tag).rpartition("/")[2])
-
-
-def _forbid_null_default(field: dict[str, Any]) -> None:
-    """Remove null from the choices of a field that is left out where it is None."""
-    if field.pop("default", ...) is None:
-        choices = [choice for choice in field.pop("anyOf") if choice != {"type": "null"}]
-        field.update({"anyOf": choices} if len(choices) > 1 else choices[0])
 
 
 def _move_null_last(schema: Any) -> Any:

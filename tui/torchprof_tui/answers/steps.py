@@ -6,7 +6,6 @@ from typing import Annotated
 
 from torchprof_tui.answers.record import Record, about, fill
 from torchprof_tui.trace.model.steps import UNKNOWN, StepKind
-from torchprof_tui.trace.model.steps import Step as ModelStep
 from torchprof_tui.trace.model.trace import Trace
 
 
@@ -27,17 +26,13 @@ class Step(Record, frozen=True, kw_only=True):
 
 def list_steps(trace: Trace) -> list[Step]:
     """List the steps by time, of several ranks one rank after the other."""
-    return [
-        _build_step(step, None if trace.merged_ranks is None else rank.number)
-        for rank in trace.all_ranks
-        for step in rank.steps
-    ]
-
-
-def _build_step(step: ModelStep, rank: int | None) -> Step:
-    """Build the record of a step, with what it served if it is one of a serving engine."""
-    served = step.serving
-    numbers = (UNKNOWN,) * 3 if served is None else (served.batch, served.tokens, served.kv_length)
-    batch, tokens, kv_length = (None if number == UNKNOWN else number for number in numbers)
-    kind = None if served is None else served.kind
-    return fill(Step, step, kind=kind, batch=batch, tokens=tokens, kv_length=kv_length, rank=rank)
+    steps = []
+    for rank in trace.all_ranks:
+        number = None if trace.merged_ranks is None else rank.number
+        for step in rank.steps:
+            served = step.serving
+            numbers = (UNKNOWN,) * 3 if served is None else (served.batch, served.tokens, served.kv_length)
+            batch, tokens, kv_length = (None if each == UNKNOWN else each for each in numbers)
+            kind = None if served is None else served.kind
+            steps.append(fill(Step, step, kind=kind, batch=batch, tokens=tokens, kv_length=kv_length, rank=number))
+    return steps

@@ -215,11 +215,10 @@ class AnyTable(Answer, frozen=True, kw_only=True, dict=True, tag=SCHEMA):
         """Return a pandas.DataFrame of the rows, missing values None. Raises MissingExtraError without pandas."""
         pandas: Any = import_extra("pandas")
         records = self.to_records()
-        frame: pd.DataFrame = pandas.DataFrame(records, columns=None if records else self._find_columns())
+        frame: pd.DataFrame = pandas.DataFrame(
+            records, columns=None if records else [column_key(field) for field in self.__dict__["sheet"].fields]
+        )
         return frame
-
-    def _find_columns(self) -> list[str]:
-        return [column_key(field) for field in self.__dict__["sheet"].fields]
 
     def _repr_html_(self) -> str:
         """Format the first rows as the screen lists them, for notebooks."""

@@ -11,7 +11,7 @@ from torchprof_tui.analysis.what_if.forecast import Forecast, Forecaster
 from torchprof_tui.analysis.what_if.scenario import parse_scenario
 from torchprof_tui.analysis.what_if.step_model import build_step_model
 from torchprof_tui.answers.losses import Problem, build_losses
-from torchprof_tui.answers.record import Answer, Record, about
+from torchprof_tui.answers.record import Answer, Record, about, fill
 from torchprof_tui.trace.model.trace import Trace
 
 
@@ -67,9 +67,6 @@ class WhatIf(Answer, frozen=True, kw_only=True, tag="torchprof-tui/what-if/3"):
     partial: Annotated[list[Problem], about("what was lost of the whole trace; [] for nothing")]
 
 
-_NS_PER_US = 1000
-
-
 def forecast_step(
     trace: Trace, scenarios: Sequence[str], step: int | None
 ) -> tuple[Forecast, list[Forecast], list[int]]:
@@ -88,30 +85,24 @@ def forecast_step(
 def build_what_if(trace: Trace, forecast: Forecast, each: list[Forecast], ranks: list[int]) -> WhatIf:
     """Build the answer of a forecast; `each`: the forecasts of its scenarios one by one."""
     limit, bottleneck = forecast.limit, forecast.bottleneck
-    return WhatIf(
-        step=forecast.step,
+    return fill(
+        WhatIf,
+        forecast,
         ranks=ranks,
-        recorded_us=forecast.recorded / _NS_PER_US,
-        replay_us=forecast.replayed / _NS_PER_US,
-        replay_error=forecast.replay_error,
+        replay_us=forecast.replayed / 1000,
         trusted=forecast.is_trusted,
-        before_us=forecast.before / _NS_PER_US,
-        predicted_us=forecast.after / _NS_PER_US,
-        alone_us=forecast.alone / _NS_PER_US,
+        predicted_us=forecast.after / 1000,
         speedup=_finite(forecast.speedup),
         limit=None if limit is None else limit.value,
         next=None
         if bottleneck is None
         else NextBottleneck(kind=bottleneck.resource.value, name=bottleneck.label, share=bottleneck.share),
-        rank=forecast.rank,
         scenarios=[
-            ScenarioStep(
-                set=alone.scenarios[0].text, predicted_us=alone.after / _NS_PER_US, speedup=_finite(alone.speedup)
-            )
+            ScenarioStep(set=alone.scenarios[0].text, predicted_us=alone.after / 1000, speedup=_finite(alone.speedup))
             for alone in each
         ],
         path=[
-            PathPart(kind=part.label, resource=part.resource.value, us=part.time / _NS_PER_US, share=part.share)
+            PathPart(kind=part.label, resource=part.resource.value, us=part.time / 1000, share=part.share)
             for part in forecast.path
         ],
         partial=build_losses(trace),

@@ -139,11 +139,12 @@ class Picture:
 
 def _format(attributes: dict[str, Number | None], data: dict[str, Number]) -> str:
     named = {**attributes, **{f"data-{name.replace('_', '-')}": value for name, value in data.items()}}
-    return "".join(f' {name}="{_format_value(value)}"' for name, value in named.items() if value is not None)
-
-
-def _format_value(value: Number) -> str:
-    return f"{value:.10g}" if isinstance(value, float) else escape(value)
+    texts = {
+        name: f"{value:.10g}" if isinstance(value, float) else escape(value)
+        for name, value in named.items()
+        if value is not None
+    }
+    return "".join(f' {name}="{text}"' for name, text in texts.items())
 
 
 def shorten_label(label: str) -> str:

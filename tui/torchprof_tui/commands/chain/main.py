@@ -17,7 +17,6 @@ from torchprof_tui.commands.chain import ChainOptions
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank, use_captures
 from torchprof_tui.commands.common.output import print_answer
-from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.name_display import clean, find_names_on_lanes, list_lane_names, truncate
 
@@ -63,25 +62,15 @@ def find_event(trace: Trace, name: str, nth: int) -> tuple[int, int]:
 
     A name that no event has may be one that the lanes print ("mul bf16"): then all events that they print so count.
     """
-    rows = _find_rows(trace, name)
-    shown = truncate(clean(name), 60)
+    shown, lane_names = truncate(clean(name), 60), {} if name in trace.names else list_lane_names(trace)
+    names = [trace.names.index(name)] if name in trace.names else find_names_on_lanes(lane_names, name)
+    if not names:
+        known = [*trace.names, *dict.fromkeys(form for forms in lane_names.values() for form in forms)]
+        hint = ", ".join(f"'{truncate(clean(each), 60)}'" for each in suggest_names(known, name))
+        raise UsageError(f"no event has the name '{shown}'" + (f"; did you mean {hint}?" if hint else ""))
+    rows = np.flatnonzero(np.isin(trace.name, names))
     if nth >= len(rows):
         times = "once" if len(rows) == 1 else f"{len(rows):,} times"
         raise UsageError(f"--nth {nth}: '{shown}' occurs {times}; the first one is 0")
     rows = rows[np.argsort(trace.start[rows], kind="stable")]
     return int(rows[nth]), len(rows)
-
-
-def _find_rows(trace: Trace, name: str) -> I64:
-    """Find the events of a name, or of names that the lanes print so. Raises UsageError if there are none."""
-    if name in trace.names:
-        return np.flatnonzero(trace.name == trace.names.index(name))
-    lane_names = list_lane_names(trace)
-    names = find_names_on_lanes(lane_names, name)
-    if names:
-        return np.flatnonzero(np.isin(trace.name, names))
-    known = [*trace.names, *dict.fromkeys(form for forms in lane_names.values() for form in forms)]
-    hint = ", ".join(f"'{truncate(clean(each), 60)}'" for each in suggest_names(known, name))
-    raise UsageError(
-        f"no event has the name '{truncate(clean(name), 60)}'" + (f"; did you mean {hint}?" if hint else "")
-    )

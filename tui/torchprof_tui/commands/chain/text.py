@@ -55,14 +55,25 @@ def print_chain(
 ) -> None:
     """Print the chain on stdout: coloured and as wide as the terminal, or plain into a pipe."""
     console = create_console(pipe_width=120)
+    event = trace.event(chain.event)
+    title = Text(truncate(clean(event.name), NAME_CELLS), style="bold")
+    title.append(
+        f"  --nth {nth} of {event_count:,}" if event_count > 1 else "  the only one of this name", style="default"
+    )
+    title.append(f", at {format_duration(event.start)}")
     parts: list[RenderableType] = [
-        _format_title(trace, chain, nth, event_count),
+        title,
         Text(),
         _hop_table(chain.hops, chain.event),
     ]
     facts = [*_source_lines(line), *_timing_lines(trace, chain)]
     parts += [Text(), *facts] if facts else []
-    parts += [*_graph_edge_lines(trace, chain.hops[-1].event), *_captured_parts(captured)]
+    found = find_graph_neighbours(trace, chain.hops[-1].event)
+    lines: list[RenderableType] = []
+    for label, events in (("waits for", found.waits_for), ("waited for by", found.waited_for_by)):
+        names = ", ".join(truncate(clean(trace.event(event).name), NAME_CELLS) for event in events.tolist())
+        lines += [Text(f"graph edge: {label} {names}")] if names else []
+    parts += [*lines, *_captured_parts(captured)]
     if len(chain.work) > 1:
         heading = f"All GPU work that it launched: {len(chain.work):,} pieces, {format_duration(chain.work.total)}"
         parts += [Text(), Text(heading, style="bold"), _work_table(trace, chain)]
@@ -76,14 +87,6 @@ def print_chain(
     console.print(Group(*parts))
 
 
-def _format_title(trace: Trace, found: Chain, nth: int, of: int) -> Text:
-    event = trace.event(found.event)
-    title = Text(truncate(clean(event.name), NAME_CELLS), style="bold")
-    title.append(f"  --nth {nth} of {of:,}" if of > 1 else "  the only one of this name", style="default")
-    title.append(f", at {format_duration(event.start)}")
-    return title
-
-
 def _create_table(*sides: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for side in sides:
@@ -92,18 +95,7 @@ def _create_table(*sides: str) -> Table:
     return table
 
 
-def _graph_edge_lines(trace: Trace, work: int) -> list[RenderableType]:
-    """Format the edges of a replayed graph at a piece of GPU work; [] where none were recorded."""
-    found = find_graph_neighbours(trace, work)
-    lines: list[RenderableType] = []
-    for label, events in (("waits for", found.waits_for), ("waited for by", found.waited_for_by)):
-        names = ", ".join(truncate(clean(trace.event(event).name), NAME_CELLS) for event in events.tolist())
-        lines += [Text(f"graph edge: {label} {names}")] if names else []
-    return lines
-
-
 def _captured_parts(captured: CapturedChain | str | None) -> list[RenderableType]:
-    """Format the op that was captured for a replayed kernel, with its chain in the trace of the capture."""
     if captured is None:
         return []
     if isinstance(captured, str):
@@ -124,24 +116,20 @@ def _captured_parts(captured: CapturedChain | str | None) -> list[RenderableType
 def _hop_table(hops: Sequence[Hop], selected: int) -> Table:
     table = _create_table("", "", "total:r", "self:r", "starts after:r")
     for depth, hop in enumerate(hops):
+        indent = min(2 * depth, MAX_INDENT)
+        name = clean(hop.name)
+        room = NAME_CELLS - indent - 2
+        name = name if len(name) <= room else truncate(shorten(name), room)
+        line = Text(" " * indent)
+        line.append("⇢ " if hop.role is HopRole.GPU and depth else "└ " if depth else "", style="dim")
         table.add_row(
             Text(hop.role.value, style="dim"),
-            _format_hop(hop, depth, hop.event == selected),
+            line.append(name, style="bold" if hop.event == selected else "default"),
             format_duration(hop.duration),
             format_duration(hop.self_duration),
             f"+{format_duration(hop.offset)}" if depth else "",
         )
     return table
-
-
-def _format_hop(hop: Hop, depth: int, selected: bool) -> Text:
-    indent = min(2 * depth, MAX_INDENT)
-    name = clean(hop.name)
-    room = NAME_CELLS - indent - 2
-    name = name if len(name) <= room else truncate(shorten(name), room)
-    line = Text(" " * indent)
-    line.append("⇢ " if hop.role is HopRole.GPU and depth else "└ " if depth else "", style="dim")
-    return line.append(name, style="bold" if selected else "default")
 
 
 def _source_lines(line: SourceLine | None) -> list[Text]:
@@ -161,9 +149,13 @@ def _timing_lines(trace: Trace, found: Chain) -> list[Text]:
     if found.launch_latency is not None and found.queue_delay is not None:
         latency, delay = format_duration(found.launch_latency), format_duration(found.queue_delay)
         lines.append(f"launch latency {latency}: from the start of the call to the start of the GPU work")
-        queue = "the GPU work started before the call returned"
-        if found.queue_delay >= 0:
-            queue = f"from the end of the call to the start of the GPU work; {_describe_queue_delay(trace, found)}"
+        queue = "from the end of the call to the start of the GPU work; the stream was idle during this time"
+        if found.queue_delay < 0:
+            queue = "the GPU work started before the call returned"
+        elif found.held_up:
+            share = format_share(found.held_up / found.queue_delay) if found.queue_delay else "0 %"
+            queue = f"from the end of the call to the start of the GPU work; {share} of this time the stream was busy, "
+            queue += f"last with {_event_name(trace, found.held_up_by)}"
         lines.append(f"queue delay {delay}: {queue}")
     if trace.event(found.event).kind not in (Kind.STEP, Kind.ANNOTATION, Kind.PYTHON):  # these contain many launches
         if found.forward_op >= 0:
@@ -173,13 +165,6 @@ def _timing_lines(trace: Trace, found: Chain) -> list[Text]:
     if found.note:
         lines.append(found.note)
     return [Text(line) for line in lines]
-
-
-def _describe_queue_delay(trace: Trace, found: Chain) -> str:
-    if not found.held_up:
-        return "the stream was idle during this time"
-    share = format_share(found.held_up / found.queue_delay) if found.queue_delay else "0 %"
-    return f"{share} of this time the stream was busy, last with {_event_name(trace, found.held_up_by)}"
 
 
 def _event_name(trace: Trace, event: int) -> str:
@@ -209,33 +194,26 @@ def _footprint_parts(found: Footprint) -> list[RenderableType]:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    for label, value in _footprint_rows(found):
-        table.add_row(label, value)
-    parts += [table, *(Text(f"• {note}") for note in found.notes)]
-    return parts
-
-
-def _footprint_rows(found: Footprint) -> list[tuple[str, str]]:
-    facts = []
     if found.device is not None and found.device.name:
-        facts.append(("device", clean(found.device.name)))
+        table.add_row("device", clean(found.device.name))
     if found.grid and found.block:
         blocks, threads = found.block_count, found.threads_per_block
         grid, block = "×".join(map(str, found.grid)), "×".join(map(str, found.block))
-        facts.append(("grid", f"{grid} = {blocks:,} blocks of {block} = {threads:,} threads"))
+        table.add_row("grid", f"{grid} = {blocks:,} blocks of {block} = {threads:,} threads")
     if found.registers is not None:
-        facts.append(("registers", f"{found.registers} a thread"))
+        table.add_row("registers", f"{found.registers} a thread")
     shared = found.shared_memory if found.shared_memory is not None else found.dynamic_shared_memory
     if shared is not None:
         part = ", its dynamic part" if found.shared_memory is None else ""
-        facts.append(("shared memory", f"{format_value(shared, 'bytes')} a block{part}"))
-    if found.occupancy is None:
-        return facts
-    facts += _occupancy_rows(found.occupancy)
-    if found.reported.occupancy is not None:
-        facts.append(("reported", f"{found.reported.occupancy:g} % (est. achieved occupancy)"))
-    facts += [("what if" if not k else "", _format_change(change)) for k, change in enumerate(found.changes)]
-    return facts
+        table.add_row("shared memory", f"{format_value(shared, 'bytes')} a block{part}")
+    if found.occupancy is not None:
+        for label, value in _occupancy_rows(found.occupancy):
+            table.add_row(label, value)
+        if found.reported.occupancy is not None:
+            table.add_row("reported", f"{found.reported.occupancy:g} % (est. achieved occupancy)")
+        for number, change in enumerate(found.changes):
+            table.add_row("" if number else "what if", _format_change(change))
+    return [*parts, table, *(Text(f"• {note}") for note in found.notes)]
 
 
 def _occupancy_rows(theory: Occupancy) -> Iterator[tuple[str, str]]:
@@ -269,7 +247,6 @@ def _format_block_count(count: int) -> str:
 
 
 def _transfer_lines(found: Transfer) -> list[Text]:
-    """Describe a copy or fill: bytes, bandwidth and peak bandwidth."""
     between = " to ".join(part for part in (found.source, found.target) if part)
     title = Text("Transfer", style="bold").append(f" {between}" if found.source else f", a fill of the {between}")
     lines = []

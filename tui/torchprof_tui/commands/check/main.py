@@ -46,21 +46,15 @@ def run(options: CheckOptions) -> int:
     failed = any(matches_fail_on(found, wanted) for found in report.findings)
     if failed or not wanted:
         return int(failed)
-    _report_undecidable(report.findings, wanted)
-    return choose_undecided_status(options.undecided) if _is_undecided(report.findings, wanted) else 0
-
-
-def _report_undecidable(findings: list[Finding], wanted: frozenset[str]) -> None:
-    """Report on stderr which patterns of `--fail-on` are undecidable, and why."""
     told: dict[str, list[str]] = {}
-    for found in _find_undecidable(findings, wanted):
+    for found in _find_undecidable(report.findings, wanted):
         told.setdefault(found.answer.reason, []).append(found.id)
     for reason, ids in told.items():
         print(f"torchprof-tui: --fail-on: undetermined: {', '.join(ids)}: {clean(reason)}", file=sys.stderr)
+    return choose_undecided_status(options.undecided) if _is_undecided(report.findings, wanted) else 0
 
 
 def _find_undecidable(findings: list[Finding], wanted: frozenset[str]) -> list[Finding]:
-    """Find the patterns of `--fail-on` that cannot be checked."""
     any_problem = ANY_FIRED in wanted
     return [
         found
@@ -94,7 +88,6 @@ def _parse_fail_on(fail_on: str | None) -> frozenset[str]:
 
 
 def matches_fail_on(found: Finding, wanted: frozenset[str]) -> bool:
-    """Return whether `--fail-on` names this finding and it fired."""
     return found.has_fired and (found.id in wanted or (ANY_FIRED in wanted and found.is_problem))
 
 

@@ -9,10 +9,9 @@ from statistics import median
 
 import msgspec
 
-from torchprof_tui.analysis.patterns.engine.pattern import Finding, describe_code_line, find_code_location
+from torchprof_tui.analysis.patterns.engine.pattern import describe_code_line, find_code_location
 from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport
 from torchprof_tui.analysis.patterns.verdict.tree_model import TimePart, TimeTree
-from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.answers.serving import list_serving
 from torchprof_tui.commands.check.text import (
     describe_device,
@@ -26,7 +25,6 @@ from torchprof_tui.commands.common.serving_text import COLUMNS, format_kind, lis
 from torchprof_tui.commands.common.tables import format_device_count
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.labels import describe_cost, list_reasons
 from torchprof_tui.ui.common.number_format import format_share
 
@@ -42,16 +40,17 @@ _WORD_JOINER = "\u2060"  # invisible; keeps `@name` and `#12` from notifying a p
 
 def format_report(report: CheckReport, specs: Sequence[str], time_range: str | None) -> str:
     """Format a report. `specs`, `time_range`: what the user gave on the command line, to repeat it."""
+    words = ["torchprof-tui", "check", *specs, *(["--range", time_range] if time_range is not None else [])]
     parts = [
         *_verdict_lines(report),
         *_cause_lines(report),
         *_gap_lines(report),
         *_serving_lines(report),
         *_problem_lines(report),
-        *_number_lines(report),
-        "## Repeat it",
-        "",
-        *_fence(_format_command(specs, time_range), "sh"),
+        *("## Numbers", "", "| | |", "|---|---|"),
+        *(f"| {name} | {escape_markdown(value)} |" for name, value in _list_numbers(report)),
+        *("", "## Repeat it", ""),
+        *_fence(clean(shlex.join([*words, "--markdown"])), "sh"),
     ]
     return "\n".join(parts)
 
@@ -67,14 +66,15 @@ def escape_markdown(text: str) -> str:
 
 def _verdict_lines(report: CheckReport) -> Iterator[str]:
     where = format_scope_times(report.scope)
-    yield from (f"# {escape_markdown(_file_name(report.trace))}{', ' if where else ''}{where}", "")
+    name = report.trace.label.rstrip("/").rpartition("/")[2] or report.trace.label
+    yield from (f"# {escape_markdown(name)}{', ' if where else ''}{where}", "")
     for verdict, ranks in report.ranks_by_verdict:
         yield from (f"**{format_rank_prefix(ranks)}{escape_markdown(verdict.text)}**", "")
         details = [escape_markdown(verdict.why)] if verdict.why else []
         if verdict.recording_fault:
             details.append(f"Not representative: {escape_markdown(verdict.recording_fault)}")
         if location := describe_code_line(verdict):
-            details.append(f"{_label_line(verdict)}: {escape_markdown(location)}")
+            details.append(f"{'Code' if find_code_location(verdict) else 'Event'}: {escape_markdown(location)}")
         for detail in details:
             yield from (detail, "")
 
@@ -137,29 +137,14 @@ def _problem_lines(report: CheckReport) -> Iterator[str]:
     if report.wins.problem:
         yield from (f"What fixes save is not known: {escape_markdown(report.wins.problem)}.", "")
     for number, found in enumerate(report.problems, 1):
-        yield from _problem_item(number, found, report)
-
-
-def _problem_item(number: int, found: Finding, report: CheckReport) -> Iterator[str]:
-    title = f"{escape_markdown(found.pattern.title)} (`{found.id}`)"
-    yield f"{number}. **{title}: {describe_cost(found, report.base)}.** {escape_markdown(found.answer.seen)}"
-    yield from ("", *(f"   - {word}: {escape_markdown(text)}" for word, text in list_reasons(found)), "")
-    if location := describe_code_line(found):
-        yield from (f"   {_label_line(found)}: {escape_markdown(location)}", "")
-    if found.remedy.code:
-        for line in _fence(found.remedy.code, "python"):
-            yield f"   {line}".rstrip()
-
-
-def _label_line(answer: Verdict | Finding) -> str:
-    """Label the line of an answer: an event's name is no code."""
-    return "Code" if find_code_location(answer) else "Event"
-
-
-def _number_lines(report: CheckReport) -> Iterator[str]:
-    yield from ("## Numbers", "", "| | |", "|---|---|")
-    yield from (f"| {name} | {escape_markdown(value)} |" for name, value in _list_numbers(report))
-    yield ""
+        title = f"{escape_markdown(found.pattern.title)} (`{found.id}`)"
+        yield f"{number}. **{title}: {describe_cost(found, report.base)}.** {escape_markdown(found.answer.seen)}"
+        yield from ("", *(f"   - {word}: {escape_markdown(text)}" for word, text in list_reasons(found)), "")
+        if location := describe_code_line(found):
+            label = "Code" if find_code_location(found) else "Event"  # an event's name is no code
+            yield from (f"   {label}: {escape_markdown(location)}", "")
+        if found.remedy.code:
+            yield from (f"   {line}".rstrip() for line in _fence(found.remedy.code, "python"))
 
 
 def _list_numbers(report: CheckReport) -> list[tuple[str, str]]:
@@ -169,41 +154,22 @@ def _list_numbers(report: CheckReport) -> list[tuple[str, str]]:
     metadata = ranks[0].trace.metadata
     devices = sorted({device.name for rank in ranks for device in rank.trace.devices} - {""})
     steps = [step.duration for rank in ranks for step in rank.trace.steps]
+    busy = [verdict.busy for verdict in report.verdicts if verdict.busy is not None]
+    shares = map(format_share, (min(busy), max(busy)) if len(busy) > 1 else busy)
+    cuda = metadata.cuda_version  # 1000 · major + 10 · minor (cudaRuntimeGetVersion)
+    version = "" if cuda is None else f", CUDA {cuda // 1000}.{cuda % 1000 // 10}"
     numbers = [
         ("trace", trace.label),
         ("GPU", ", ".join(devices) or "not recorded"),
-        ("torch", (metadata.torch_version or "not recorded") + _format_cuda_version(metadata.cuda_version)),
+        ("torch", (metadata.torch_version or "not recorded") + version),
         ("steps", f"{len(steps)}, {format_duration(median(steps))} in the median" if steps else "none recorded"),
         ("checked duration", format_duration(report.scope.length)),
-        ("GPU busy", _format_busy(report)),
+        ("GPU busy", " to ".join(shares) or "not recorded"),
         ("patterns", report.format_counts()),
     ]
     if trace.merged_ranks is not None:
         numbers.insert(1, ("ranks", str(len(ranks))))
     return numbers
-
-
-def _format_cuda_version(version: int | None) -> str:
-    """Format CUDA's version number, 1000 · major + 10 · minor (cudaRuntimeGetVersion)."""
-    return "" if version is None else f", CUDA {version // 1000}.{version % 1000 // 10}"
-
-
-def _format_busy(report: CheckReport) -> str:
-    busy = [verdict.busy for verdict in report.verdicts if verdict.busy is not None]
-    if not busy:
-        return "not recorded"
-    if len(busy) == 1:
-        return format_share(busy[0])
-    return f"{format_share(min(busy))} to {format_share(max(busy))}"
-
-
-def _format_command(specs: Sequence[str], time_range: str | None) -> str:
-    words = ["torchprof-tui", "check", *specs, *(["--range", time_range] if time_range is not None else [])]
-    return clean(shlex.join([*words, "--markdown"]))
-
-
-def _file_name(trace: Trace) -> str:
-    return trace.label.rstrip("/").rpartition("/")[2] or trace.label
 
 
 def _fence(code: str, language: str) -> list[str]:

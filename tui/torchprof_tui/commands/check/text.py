@@ -29,7 +29,13 @@ def print_report(report: CheckReport, only_problems: bool = False, with_notes: b
     `with_notes`: with the patterns that only help to read the trace.
     """
     console = create_console()
-    _print_verdicts(console, report)
+    where = format_scope_times(report.scope)
+    console.print(Text(f"{clean(report.trace.label)}  {where}".rstrip(), style="dim"))
+    for verdict, ranks in report.ranks_by_verdict:
+        console.print(Text(f"{format_rank_prefix(ranks)}{clean(verdict.text)}", style="bold"))
+        for detail in (verdict.why, _format_line(verdict)):
+            if detail:
+                console.print(_indent(Text(clean(detail), style="dim")))
     if not only_problems and report.tree is not None:
         console.print()
         length = format_duration(report.scope.length)
@@ -54,7 +60,11 @@ def print_report(report: CheckReport, only_problems: bool = False, with_notes: b
     _print_lines(console, "also found", report.minor, report)
     if with_notes:
         _print_lines(console, "notes", report.notes, report)
-    _print_undecidable(console, report)
+    if report.undecidable:
+        console.print()
+        console.print(Text("undetermined", style="bold"))
+    for reason, ids in group_undecidable(report.undecidable):
+        console.print(Text(f"? {clean(describe_group(reason, ids))}", style="dim"))
     console.print()
     hint = f" · {len(report.notes)} to read it by (--notes)" if report.notes and not with_notes else ""
     console.print(Text(f"{report.format_counts()}{hint}"))
@@ -65,22 +75,15 @@ def _print_lines(console: Console, heading: str, findings: list[Finding], report
         console.print()
         console.print(Text(heading, style="bold"))
     for found in findings:
-        console.print(_note_line(found, report))
-
-
-def _print_verdicts(console: Console, report: CheckReport) -> None:
-    """Print the trace's name and its verdict, or that of each rank, with the numbers behind it."""
-    where = format_scope_times(report.scope)
-    console.print(Text(f"{clean(report.trace.label)}  {where}".rstrip(), style="dim"))
-    for verdict, ranks in report.ranks_by_verdict:
-        console.print(Text(f"{format_rank_prefix(ranks)}{clean(verdict.text)}", style="bold"))
-        for detail in (verdict.why, _format_line(verdict)):
-            if detail:
-                console.print(_indent(Text(clean(detail), style="dim")))
+        is_artefact = found.pattern.severity is Severity.ARTEFACT
+        line = Text("· " if is_artefact else "○ ", style="dim" if is_artefact else "cyan")
+        cost = describe_cost(found, report.base)
+        line.append(f"{found.id:<{_ID_CELLS}}{f' {cost}' if cost else ''}", style="bold")
+        line.append(f"  {clean(found.answer.seen)}", style="not bold default")
+        console.print(line)
 
 
 def _print_gaps(console: Console, report: CheckReport) -> None:
-    """Print the largest gaps: when, how long, why, between which ops, in which line."""
     gaps = select_shown_gaps(report)
     if gaps:
         console.print()
@@ -90,15 +93,6 @@ def _print_gaps(console: Console, report: CheckReport) -> None:
         numbers = f"{share:>{_SHARE_CELLS}}  {duration:>{_TIME_CELLS}}  at {start}"
         texts = [describe_device(report, gap), gap.label, gap.place, describe_gap_line(gap)]
         console.print(_indent(Text(f"{numbers}  {' · '.join(clean(text) for text in texts if text)}")))
-
-
-def _print_undecidable(console: Console, report: CheckReport) -> None:
-    """Print one line per reason: a trace without ops has the same reason for a dozen patterns."""
-    if report.undecidable:
-        console.print()
-        console.print(Text("undetermined", style="bold"))
-    for reason, ids in group_undecidable(report.undecidable):
-        console.print(Text(f"? {clean(describe_group(reason, ids))}", style="dim"))
 
 
 def _problem_lines(found: Finding, report: CheckReport) -> list[RenderableType]:
@@ -116,16 +110,6 @@ def _format_line(answer: Verdict | Finding) -> str:
     """Format the line of code behind an answer; where no file is known, "event: " and the event that stands for it."""
     text = describe_code_line(answer)
     return f"event: {text}" if text and not find_code_location(answer) else text
-
-
-def _note_line(found: Finding, report: CheckReport) -> Text:
-    """Format a note; a problem that costs next to nothing is one, with its cost."""
-    is_artefact = found.pattern.severity is Severity.ARTEFACT
-    line = Text("· " if is_artefact else "○ ", style="dim" if is_artefact else "cyan")
-    cost = describe_cost(found, report.base)
-    line.append(f"{found.id:<{_ID_CELLS}}{f' {cost}' if cost else ''}", style="bold")
-    line.append(f"  {clean(found.answer.seen)}", style="not bold default")
-    return line
 
 
 def _indent(text: Text) -> Padding:

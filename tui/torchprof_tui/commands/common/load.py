@@ -49,7 +49,13 @@ def load_specs(specs: Sequence[str], cache: bool, list_folders: bool = False) ->
         print(f"torchprof-tui: {DAMAGED_CACHE_MESSAGE}", file=sys.stderr)
     for line in opened.left_out:
         print(f"torchprof-tui: left out: {clean(line)}", file=sys.stderr)
-    _report_problems(opened.trace)
+    for lost in () if opened.trace.merged_ranks is None else opened.trace.merged_ranks.lost:
+        print(f"torchprof-tui: left out: {clean(str(lost))}", file=sys.stderr)
+    for problem in opened.trace.problems:
+        if problem.kind == UNRELATED_RANKS and opened.trace.merged_ranks is not None:
+            print(f"torchprof-tui: {problem.kind} {clean(problem.example)}", file=sys.stderr)
+        if problem.kind == CUT_CONNECTION and opened.trace.merged_ranks is None:
+            raise UsageError(f"{clean(opened.trace.label)}: {clean(problem.example)}; try again")
     if not list_folders:  # `info` prints all of it
         report_partial(opened.trace)
     if cache and not opened.cached:
@@ -63,21 +69,6 @@ def report_refused_cache() -> None:
     line = explain_refused_folder()
     if line is not None:
         print(f"torchprof-tui: {clean(line)}", file=sys.stderr)
-
-
-def _report_problems(trace: Trace) -> None:
-    """Report the ranks that are missing, and those that may be of another run.
-
-    Raises UsageError for one trace that did not arrive as a whole: asked again, the host may send all of it. Ranks of
-    which one was cut are shown, as those of which one is missing.
-    """
-    for lost in () if trace.merged_ranks is None else trace.merged_ranks.lost:
-        print(f"torchprof-tui: left out: {clean(str(lost))}", file=sys.stderr)
-    for problem in trace.problems:
-        if problem.kind == UNRELATED_RANKS and trace.merged_ranks is not None:
-            print(f"torchprof-tui: {problem.kind} {clean(problem.example)}", file=sys.stderr)
-        if problem.kind == CUT_CONNECTION and trace.merged_ranks is None:
-            raise UsageError(f"{clean(trace.label)}: {clean(problem.example)}; try again")
 
 
 def select_rank(trace: Trace, number: int | None) -> tuple[Trace, Rank | None]:

@@ -157,7 +157,17 @@ def import_command(name: str) -> Callable[[Options], int]:
 def build_parser(name: str) -> argparse.ArgumentParser:
     """Create the complete parser of a command; "open" is the program without a command."""
     extension = _find_extension(name)
-    parser = _create_parser(name, extension)
+    if name == "open":
+        parser: _Parser = _ProgramParser(
+            prog=PROGRAM,
+            description="Read a torch.profiler trace in the terminal where it was made.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    else:
+        description = COMMANDS[name] if extension is None else extension.help
+        parser = _Parser(prog=f"{PROGRAM} {name}", description=description, allow_abbrev=False)
     # Options and command are separate modules: --help and a wrong call import nothing else.
     options = import_options(name)
     try:
@@ -167,20 +177,6 @@ def build_parser(name: str) -> argparse.ArgumentParser:
         if extension is None:
             raise
         raise _refuse(extension, error) from error
-    return parser
-
-
-def _create_parser(name: str, extension: CommandExtension | None) -> argparse.ArgumentParser:
-    if name != "open":
-        description = COMMANDS[name] if extension is None else extension.help
-        return _Parser(prog=f"{PROGRAM} {name}", description=description, allow_abbrev=False)
-    parser = _ProgramParser(
-        prog=PROGRAM,
-        description="Read a torch.profiler trace in the terminal where it was made.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     return parser
 
 

@@ -24,17 +24,17 @@ MIN_LEAD_IN_SHARE = 0.05
 
 def build_serving_tables(answer: dict[str, Any]) -> list[ConsoleTable]:
     """Build a table by kind of step for each trace with steps of a serving engine; [] where none has any."""
-    return [_build_table(serving) for serving in answer["serving"] if serving["steps"]]
-
-
-def _build_table(serving: dict[str, Any]) -> ConsoleTable:
-    rank = f"rank {serving['rank']}, " if "rank" in serving else ""
-    title = f"Serving steps ({rank}annotated as {', '.join(serving['engines'])} does)"
-    table = ConsoleTable(title, "kind", *(f">{name}" for name in COLUMNS))
-    for kind in serving["kinds"]:
-        table.add_cells(kind["kind"], *format_kind(kind))
-    table.caption = "\n".join(list_remarks(serving))
-    return table
+    tables = []
+    for serving in answer["serving"]:
+        if serving["steps"]:
+            rank = f"rank {serving['rank']}, " if "rank" in serving else ""
+            title = f"Serving steps ({rank}annotated as {', '.join(serving['engines'])} does)"
+            table = ConsoleTable(title, "kind", *(f">{name}" for name in COLUMNS))
+            for kind in serving["kinds"]:
+                table.add_cells(kind["kind"], *format_kind(kind))
+            table.caption = "\n".join(list_remarks(serving))
+            tables.append(table)
+    return tables
 
 
 def list_remarks(serving: dict[str, Any]) -> list[str]:

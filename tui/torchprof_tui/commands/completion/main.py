@@ -2,20 +2,98 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
 
+from torchprof_samples import SAMPLES
 from torchprof_tui.commands.common.parsers import PROGRAM, build_parser, list_commands
 from torchprof_tui.commands.completion import CompletionOptions
-from torchprof_tui.commands.completion.words import (
-    OPEN,
-    CommandWords,
-    Option,
-    Value,
-    ValueKind,
-    list_sample_names,
-    read_commands,
-)
+from torchprof_tui.runs.recording_request import WORKLOADS
+
+OPEN = "open"
+"""The command without a word of its own: `torchprof-tui TRACE`."""
+
+_FILE_METAVARS = {"OUT", "FILE", "PATH", "FOLDER"}
+_TRACE_METAVARS = {"TRACE", "A", "B", "LAST|TRACE"}
+
+
+class ValueKind(Enum):
+    """What a value is: one of a list, a file, a trace (a file or a sample), or free text."""
+
+    CHOICE = "choice"
+    FILE = "file"
+    TRACE = "trace"
+    COMMAND = "command"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The value of an option or of a positional argument; `choices` of a CHOICE or COMMAND."""
+
+    kind: ValueKind
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its flags, a line of help, and its value; None for a switch."""
+
+    flags: tuple[str, ...]
+    help: str
+    value: Value | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandWords:
+    """One command: its name (OPEN for none), a line of help, its options, and what its other arguments are."""
+
+    name: str
+    help: str
+    options: tuple[Option, ...]
+    positional: Value | None
+
+
+def list_sample_names() -> list[str]:
+    """Return the samples that are installed, as they are typed."""
+    return [f"sample:{sample.name}" for sample in SAMPLES if sample.path.exists()]
+
+
+def read_commands(
+    commands: Mapping[str, str], build_parser: Callable[[str], argparse.ArgumentParser]
+) -> list[CommandWords]:
+    """Read what the parsers accept, the program without a command first."""
+    found = []
+    for name in (OPEN, *commands):
+        parser, options = build_parser(name), []
+        for action in parser._actions:
+            if action.option_strings:
+                value = None if action.nargs == 0 else _read_value(action)
+                options.append(Option(tuple(action.option_strings), expand_help(parser, action), value))
+        positional = next((_read_value(action) for action in parser._actions if not action.option_strings), None)
+        found.append(CommandWords(name, commands.get(name, ""), tuple(options), positional))
+    return found
+
+
+def _read_value(action: argparse.Action) -> Value:
+    if action.choices is not None:
+        return Value(ValueKind.CHOICE, tuple(map(str, action.choices)))
+    if action.nargs == argparse.REMAINDER:
+        return Value(ValueKind.COMMAND, tuple(WORKLOADS))
+    metavar = action.metavar if isinstance(action.metavar, str) else ""
+    if metavar in _TRACE_METAVARS:
+        return Value(ValueKind.TRACE)
+    return Value(ValueKind.FILE if metavar in _FILE_METAVARS else ValueKind.TEXT)
+
+
+def expand_help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
+    """Return the help of an option on one line, as `--help` prints it."""
+    if not action.help or action.help == argparse.SUPPRESS:
+        return ""
+    return " ".join(parser._get_formatter()._expand_help(action).split())
 
 
 def run(options: CompletionOptions) -> int:
@@ -216,6 +294,13 @@ def format_zsh(commands: Sequence[CommandWords], samples: Sequence[str]) -> str:
     )
 
 
+_ZSH_VALUES = {
+    ValueKind.TRACE: "_torchprof_tui_traces",
+    ValueKind.FILE: "_files",
+    ValueKind.COMMAND: "_torchprof_tui_workloads",
+}
+
+
 def _format_zsh_arguments(command: CommandWords, indent: str, positional: list[str]) -> str:
     lines = [_quote_zsh(line) for option in command.options for line in _format_zsh_option(option)]
     return " \\\n".join(f"{indent}{line}" for line in [*lines, *positional])
@@ -233,16 +318,8 @@ def _format_zsh_option(option: Option) -> list[str]:
 
 
 def _format_zsh_value(name: str, value: Value) -> str:
-    label = name or "argument"
-    if value.kind is ValueKind.TRACE:
-        return f":{label}:_torchprof_tui_traces"
-    if value.kind is ValueKind.FILE:
-        return f":{label}:_files"
-    if value.kind is ValueKind.COMMAND:
-        return f":{label}:_torchprof_tui_workloads"
-    if value.kind is ValueKind.CHOICE:
-        return f":{label}:({' '.join(value.choices)})"
-    return f":{label}: "
+    choices = f"({' '.join(value.choices)})" if value.kind is ValueKind.CHOICE else " "
+    return f":{name or 'argument'}:{_ZSH_VALUES.get(value.kind, choices)}"
 
 
 def _escape_zsh(text: str) -> str:
@@ -254,6 +331,9 @@ def _escape_zsh(text: str) -> str:
 def _quote_zsh(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
+
+_FISH_VALUES = {ValueKind.TRACE: "-r -F -a '$__torchprof_tui_samples'", ValueKind.FILE: "-r -F"}
+"""Words for the value of an option: required and a file; others are free text."""
 
 _NO_COMMAND = "not __fish_seen_subcommand_from $__torchprof_tui_commands"
 
@@ -272,39 +352,22 @@ def format_fish(commands: Sequence[CommandWords], samples: Sequence[str]) -> str
     ]
     for command in commands:
         condition = _NO_COMMAND if command.name == OPEN else f"__fish_seen_subcommand_from {command.name}"
-        lines += [_format_fish_option(condition, option) for option in command.options]
-        lines += _format_fish_positional(condition, command.positional)
+        start = f"complete -c {PROGRAM} -n {_quote_fish(condition)}"
+        for option in command.options:
+            words = [f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}" for flag in option.flags]
+            if option.value is not None:
+                kind = option.value.kind
+                listed = f"-x -a {_quote_fish(' '.join(option.value.choices))}"
+                words.append(listed if kind is ValueKind.CHOICE else _FISH_VALUES.get(kind, "-x"))
+            if option.help:
+                words.append(f"-d {_quote_fish(option.help)}")
+            lines.append(" ".join([start, *words]))
+        value = command.positional or Value(ValueKind.TEXT)
+        listed = f" -a {_quote_fish(' '.join(value.choices))}" if value.choices else ""
+        samples_of_trace = " -a '$__torchprof_tui_samples'" if value.kind is ValueKind.TRACE else ""
+        has_files = value.kind not in (ValueKind.TEXT, ValueKind.CHOICE)
+        lines.append(f"{start} {'-F' if has_files else '-f'}{listed}{samples_of_trace}")
     return "\n".join(lines) + "\n"
-
-
-def _format_fish_option(condition: str, option: Option) -> str:
-    words = [f"complete -c {PROGRAM} -n {_quote_fish(condition)}"]
-    words += [f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}" for flag in option.flags]
-    if option.value is not None:
-        words.append(_format_fish_value(option.value))
-    if option.help:
-        words.append(f"-d {_quote_fish(option.help)}")
-    return " ".join(words)
-
-
-def _format_fish_value(value: Value) -> str:
-    """Return the words for the value of an option: required, from a list, a file, or free text."""
-    if value.kind is ValueKind.CHOICE:
-        return f"-x -a {_quote_fish(' '.join(value.choices))}"
-    if value.kind is ValueKind.TRACE:
-        return "-r -F -a '$__torchprof_tui_samples'"
-    return "-r -F" if value.kind is ValueKind.FILE else "-x"
-
-
-def _format_fish_positional(condition: str, value: Value | None) -> list[str]:
-    start = f"complete -c {PROGRAM} -n {_quote_fish(condition)}"
-    if value is None or value.kind is ValueKind.TEXT:
-        return [f"{start} -f"]
-    if value.kind is ValueKind.CHOICE:
-        return [f"{start} -f -a {_quote_fish(' '.join(value.choices))}"]
-    if value.kind is ValueKind.TRACE:
-        return [f"{start} -F -a '$__torchprof_tui_samples'"]
-    return [f"{start} -F -a {_quote_fish(' '.join(value.choices))}" if value.choices else f"{start} -F"]
 
 
 def _quote_fish(text: str) -> str:

@@ -21,28 +21,28 @@ def run(options: ConfigOptions) -> int:
     file = find_config_file()
     configuration: Configuration | None = options.configuration
     if options.keys:
-        return _list_keys(configuration)
+        rows = _ask_all_bindings("list_remappable_keys", {} if configuration is None else configuration.keys)
+        width, key_width = (max(len(row[column]) for row in rows) for column in (0, 1))
+        for name, keys, sentence in rows:
+            print(f"{name:<{width}}  {keys:<{key_width}}  {sentence}".rstrip())
+        return 0
     if file is None:
         raise UsageError("no home folder, so no configuration file; XDG_CONFIG_HOME can name a folder for it")
     path = Path(file)
     if options.init:
-        return _create(path)
+        try:
+            write_commented_file(path)
+        except FileExistsError:
+            raise UsageError(f"{shorten_home(path)}: exists already, and is left as it is") from None
+        except OSError as error:
+            raise UsageError(f"{shorten_home(path)}: {error.strerror or error}") from error
+        print(shorten_home(path))
+        return 0
     if options.check:
         return _check(configuration, path)
     for problem in () if configuration is None else configuration.problems:
         print(f"torchprof-tui: {problem.line}", file=sys.stderr)
     _print_settings(configuration, path)
-    return 0
-
-
-def _create(path: Path) -> int:
-    try:
-        write_commented_file(path)
-    except FileExistsError:
-        raise UsageError(f"{shorten_home(path)}: exists already, and is left as it is") from None
-    except OSError as error:
-        raise UsageError(f"{shorten_home(path)}: {error.strerror or error}") from error
-    print(shorten_home(path))
     return 0
 
 
@@ -97,15 +97,6 @@ def _format_value(setting: Setting, origin: str, value: object) -> str:
         return str(value).lower() if isinstance(value, bool) else clean(str(value))
     variable = origin.partition(": ")[2]
     return "none" if variable == "NO_COLOR" else clean(os.environ[variable][:200])
-
-
-def _list_keys(configuration: Configuration | None) -> int:
-    """Print id, keys and sentence of every binding that can be remapped."""
-    rows = _ask_all_bindings("list_remappable_keys", {} if configuration is None else configuration.keys)
-    width, key_width = (max(len(row[column]) for row in rows) for column in (0, 1))
-    for name, keys, sentence in rows:
-        print(f"{name:<{width}}  {keys:<{key_width}}  {sentence}".rstrip())
-    return 0
 
 
 def _ask_all_bindings(function: str, keys: Mapping[str, str]) -> Any:

@@ -67,7 +67,10 @@ def print_path(trace: Trace, path: CriticalPath, top: int) -> None:
     console = create_console()
     console.print(clean(trace.label))
     console.print(_describe_window(path))
-    console.print(_describe_replay(path))
+    text = f"replay of the unchanged graph: {format_duration(path.replayed)}, error {path.replay_error * 100:.1f} %"
+    if path.inferred:
+        text += f"; {path.inferred:,} dependencies on the path inferred from order and times"
+    console.print(text if path.is_trusted else f"{text}: dependencies are missing")
     for line in (*path.missing, *((f"to see more, {path.advice}",) if path.advice else ())):
         console.print(f"  {clean(line)}")
     for table in _build_tables(trace, path, top):
@@ -83,8 +86,8 @@ def _build_tables(trace: Trace, path: CriticalPath, top: int) -> Iterator[Consol
         kinds.add_cells(format_share(share.share), format_duration(share.time), f"{share.count:,}", share.label)
     yield kinds
     ranks = ConsoleTable("By rank", ">share", ">time", ">stretches", "rank")
-    for part in path.rank_shares:
-        ranks.add_cells(format_share(part.share), format_duration(part.time), f"{part.count:,}", f"rank {part.rank}")
+    for of in path.rank_shares:
+        ranks.add_cells(format_share(of.share), format_duration(of.time), f"{of.count:,}", f"rank {of.rank}")
     yield ranks
     changes = list_rank_changes(path) if path.rank_shares else []
     more = f", the first {top} of {len(changes):,}" if len(changes) > top else ""
@@ -93,7 +96,16 @@ def _build_tables(trace: Trace, path: CriticalPath, top: int) -> Iterator[Consol
         names = label_kernels([trace.event(change.event).name]) if change.event >= 0 else [""]
         waits.add_cells(format_duration(change.time), f"rank {change.after}", f"rank {change.before}", clean(names[0]))
     yield waits
-    yield _build_events(trace, path, top)
+    table = ConsoleTable("Longest on the path", ">on path", ">at", "lane", "name")
+    longest = path.find_longest(top)
+    events = [trace.event(each.event) for each in longest]
+    launched = [event.name for event in events if event.kind in GPU_WORK]
+    labels = dict(zip(launched, label_kernels(launched), strict=True))
+    for part, event in zip(longest, events, strict=True):
+        name = clean(labels.get(event.name, event.name))
+        lane = event.lane.label if event.lane.rank is None else f"rank {event.lane.rank} {event.lane.label}"
+        table.add_cells(format_duration(part.time), format_duration(event.start), clean(lane), name)
+    yield table
     off_path = ConsoleTable("GPU work off the path: no gain in a faster one", ">time", ">count", ">slack", "name")
     work = path.sum_off_path(trace, top)
     for each, label in zip(work, label_kernels([trace.names[each.name] for each in work]), strict=True):
@@ -117,23 +129,3 @@ def _describe_window(path: CriticalPath) -> str:
     if window.begin > window.start and not path.rank_shares:
         text += f"; the GPU did work of before for {format_duration(window.begin - window.start)} from its start on"
     return text
-
-
-def _describe_replay(path: CriticalPath) -> str:
-    text = f"replay of the unchanged graph: {format_duration(path.replayed)}, error {path.replay_error * 100:.1f} %"
-    if path.inferred:
-        text += f"; {path.inferred:,} dependencies on the path inferred from order and times"
-    return text if path.is_trusted else f"{text}: dependencies are missing"
-
-
-def _build_events(trace: Trace, path: CriticalPath, top: int) -> ConsoleTable:
-    table = ConsoleTable("Longest on the path", ">on path", ">at", "lane", "name")
-    longest = path.find_longest(top)
-    events = [trace.event(each.event) for each in longest]
-    work = [event.name for event in events if event.kind in GPU_WORK]
-    labels = dict(zip(work, label_kernels(work), strict=True))
-    for each, event in zip(longest, events, strict=True):
-        name = clean(labels.get(event.name, event.name))
-        lane = event.lane.label if event.lane.rank is None else f"rank {event.lane.rank} {event.lane.label}"
-        table.add_cells(format_duration(each.time), format_duration(event.start), clean(lane), name)
-    return table

@@ -59,7 +59,9 @@ def format_comparison(comparison: Comparison, by: str) -> list[str]:
 def _format_sides(comparison: Comparison) -> Iterator[str]:
     sides = (comparison.a, comparison.b)
     steps = [describe_steps(side) for side in sides]
-    labels = [_shorten_path(clean(side.side.label), WIDTH - max(map(len, steps)) - 5) for side in sides]
+    room = max(WIDTH - max(map(len, steps)) - 5, 20)
+    labels = [clean(side.side.label) for side in sides]
+    labels = [label if len(label) <= room else f"…{label[len(label) - room + 1 :]}" for label in labels]
     cells = max(map(len, labels))
     for name, side, label, words in zip(("A", "B"), sides, labels, steps, strict=True):
         yield f"{name}  {label:<{cells}}  {words}"
@@ -68,12 +70,6 @@ def _format_sides(comparison: Comparison) -> Iterator[str]:
             yield from _wrap(f"left out: {reason}", "   ")
         if len(left_out) > _MAX_LEFT_OUT:
             yield f"   and {len(left_out) - _MAX_LEFT_OUT} more of the first steps (--json)"
-
-
-def _shorten_path(label: str, cells: int) -> str:
-    """Shorten a path from its beginning: the end says which file it is."""
-    cells = max(cells, 20)
-    return label if len(label) <= cells else "…" + label[len(label) - cells + 1 :]
 
 
 def _format_section(heading: str, texts: Iterable[str]) -> list[str]:
@@ -135,8 +131,6 @@ def _wrap(text: str, indent: str = "") -> list[str]:
 
 MAX_ROWS = 12
 """Rows that are shown; the others are added up as one, and --json has all."""
-
-_WIDTH = 80
 _NAME_CELLS, _CALLS_CELLS, _TIME_CELLS, _CHANGE_CELLS = 29, 9, 8, 9
 
 
@@ -168,9 +162,9 @@ def format_matched_rows(matched: ComparedRows) -> Iterator[str]:
 def _fit_names(label: str) -> str:
     """Shorten the names of both sides to one line; each has at least half of it."""
     before, arrow, after = label.partition(" → ")
-    room = _WIDTH - len(arrow)
-    if len(label) <= _WIDTH or not arrow:
-        return truncate(label, _WIDTH)
+    room = WIDTH - len(arrow)
+    if len(label) <= WIDTH or not arrow:
+        return truncate(label, WIDTH)
     first = min(len(before), max(room // 2, room - len(after)))
     return f"{truncate(before, first)}{arrow}{truncate(after, room - first)}"
 
@@ -235,12 +229,8 @@ def format_report(comparison: Comparison, options: DiffOptions) -> Iterator[str]
         for cause in verdict.causes:
             yield f"- {escape_markdown(describe_cause(cause))}"
     yield ""
-    yield f"    {_format_command(options)}"
-
-
-def _format_command(options: DiffOptions) -> str:
     words = ["torchprof-tui", "diff", options.a, options.b]
     for name in ("steps", "range", "rank"):
         value = getattr(options, name)
         words += [f"--{name}", value] if value is not None else []
-    return clean(shlex.join([*words, "--markdown"]))
+    yield f"    {clean(shlex.join([*words, '--markdown']))}"

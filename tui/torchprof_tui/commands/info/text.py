@@ -67,7 +67,11 @@ def print_summary(name: str, summary: dict[str, Any], tree: TimeTree | None = No
         parts.append(_communication_table(summary))
     parts.append(_category_table(summary, most))
     if "ranks" not in summary:
-        parts.append(_lane_table(summary, most))
+        lanes = summary["lanes"]
+        table = ConsoleTable(f"Lanes ({len(lanes)})", "lane", "of", ">events", ">rows", max_text_cells=most)
+        for lane in lanes[:MAX_LISTED_LANES]:
+            table.add_cells(clean(lane["label"]), clean(lane["group"]), f"{lane['events']:,}", str(lane["rows"]))
+        parts.append(_add_remainder_row(table, len(lanes) - MAX_LISTED_LANES))
     parts += _doctor_tables(summary)
     console.print(Group(*[each for part in parts for each in (part, Text())][:-1]))
 
@@ -115,7 +119,12 @@ def _overview_table(answer: dict[str, Any]) -> Table:
         linked = f"{links['linked_gpu_events']:,} of {links['gpu_events']:,} GPU events linked to their launch"
         table.add_row("launches", f"{links['launches']:,}; {linked}")
     for graphs in answer["graphs"]:
-        table.add_row("graphs", _format_graphs(graphs))
+        rank = f"rank {graphs['rank']}: " if "rank" in graphs else ""
+        launches = f"{graphs['launches']:,} launch{'' if graphs['launches'] == 1 else 'es'}"
+        text = f"{rank}{launches} replayed {graphs['kernels']:,} kernels, copies and fills"
+        if graphs["matched"]:
+            text += f"; the ops of {graphs['matched']:,} are known {_OP_SOURCES[graphs['source']]}"
+        table.add_row("graphs", text)
         for reason, count in graphs["unmatched"].items():
             table.add_row("", Text(f"without an op: {count:,}, {reason}", style="dim"))
         for reason, count in graphs["uncertain"].items():
@@ -131,16 +140,6 @@ _OP_SOURCES = {
     "eager": "from a trace of an eager run",
     "annotations": "from annotations in the trace",
 }
-
-
-def _format_graphs(graphs: dict[str, Any]) -> str:
-    """Format the replays of a trace, of a run those of one rank."""
-    rank = f"rank {graphs['rank']}: " if "rank" in graphs else ""
-    launches = f"{graphs['launches']:,} launch{'' if graphs['launches'] == 1 else 'es'}"
-    text = f"{rank}{launches} replayed {graphs['kernels']:,} kernels, copies and fills"
-    if graphs["matched"]:
-        text += f"; the ops of {graphs['matched']:,} are known {_OP_SOURCES[graphs['source']]}"
-    return text
 
 
 def _rank_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
@@ -222,14 +221,6 @@ def _category_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
         meaning = Text(CATEGORY_MEANINGS.get(category, ""), style="dim")
         table.add_cells(clean(category or "(none)"), f"{number:,}", meaning)
     return _add_remainder_row(table, len(by_category) - MAX_LISTED_LANES)
-
-
-def _lane_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
-    lanes = answer["lanes"]
-    table = ConsoleTable(f"Lanes ({len(lanes)})", "lane", "of", ">events", ">rows", max_text_cells=most)
-    for lane in lanes[:MAX_LISTED_LANES]:
-        table.add_cells(clean(lane["label"]), clean(lane["group"]), f"{lane['events']:,}", str(lane["rows"]))
-    return _add_remainder_row(table, len(lanes) - MAX_LISTED_LANES)
 
 
 def _doctor_tables(answer: dict[str, Any]) -> list[RenderableType]:

@@ -96,7 +96,6 @@ def _print_list(listing: CaseListing) -> None:
 
 
 def _build_case(case: Case | None, trace: Trace) -> LearnCase:
-    """Build all questions of a case with the answers; None: of one made of the findings. Raises UsageError."""
     try:
         return build_case_answer(case, trace)
     except CaseError as error:

@@ -166,6 +166,12 @@ class Answerer:
             whole = {**found, "evidence": _pack_events(found["evidence"])}
             return _write({"command": command, "scope": check["scope"], **whole}, asked, _MORE)
         gap_keys = ("start_ns", "duration_ns", "cause", "line", "next_event")
+        fired = [
+            {key: found[key] for key in _FINDING_KEYS if found.get(key) not in (None, "")}
+            | {"evidence": _pack_events(found["evidence"][:MAX_EVIDENCE])}
+            for found in check["patterns"]
+            if found["state"] == "fired"
+        ]
         answer: Fields = {
             "command": command,
             "scope": check["scope"],
@@ -173,7 +179,7 @@ class Answerer:
             "causes": pack_records([_select(cause, ("cause", "us", "share")) for cause in check["verdict"]["causes"]]),
             **_list_undecided(check),
             "partial": check["partial"],
-            "fired": [_summarize_finding(found) for found in check["patterns"] if found["state"] == "fired"],
+            "fired": fired,
             "gaps": pack_records([_select(gap, gap_keys) for gap in check["gaps"]]),
             "notes": [each["id"] for each in check["notes"] if each["state"] == "fired"],
             "not_found": [each["id"] for each in check["patterns"] if each["state"] not in ("fired", "cannot_tell")],
@@ -358,15 +364,11 @@ def _quote(word: str) -> str:
     """Quote a word for a shell; control characters, which no answer may hold, by their numbers (bash, zsh, ksh)."""
     if clean(word) == word:
         return shlex.quote(word)
-    kept = "".join(
-        char if clean(char) == char and char not in "'\\" else "".join(f"\\x{byte:02x}" for byte in _encode(char))
-        for char in word
-    )
+    kept = ""
+    for char in word:
+        is_plain = clean(char) == char and char not in "'\\"
+        kept += char if is_plain else "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
     return f"$'{kept}'"
-
-
-def _encode(char: str) -> bytes:
-    return char.encode("utf-8", "surrogatepass")
 
 
 def _pack_lists(command: str, fields: Fields, names: Sequence[str]) -> Fields:
@@ -398,11 +400,6 @@ def _summarize_ranks(check: Fields) -> Fields:
     """Return the verdict of each rank; {} where there is one trace."""
     ranks = [{"rank": each["rank"], **_summarize_verdict(each["verdict"])} for each in check.get("ranks") or ()]
     return {"ranks": ranks} if ranks else {}
-
-
-def _summarize_finding(found: Fields) -> Fields:
-    told = {key: found[key] for key in _FINDING_KEYS if found.get(key) not in (None, "")}
-    return {**told, "evidence": _pack_events(found["evidence"][:MAX_EVIDENCE])}
 
 
 def _pack_events(events: list[Fields]) -> Fields:

@@ -79,16 +79,6 @@ class OpenTraces:
             return known
         if known is not None:
             self._close(found.path)
-        self._open[found.path] = self._load(found)
-        if len(self._open) > MAX_OPEN:
-            self._close(next(iter(self._open)))
-        return self._open[found.path]
-
-    def close_all(self) -> None:
-        for path in [*self._open]:
-            self._close(path)
-
-    def _load(self, found: AllowedPath) -> OpenTrace:
         identity = _identify(found.path)  # before it is read: a file that is replaced meanwhile is read again
         resolved = resolve_specs([found.path])
         for path in (resolved.path, *(file.spec for file in resolved.rank_files)):
@@ -97,7 +87,14 @@ class OpenTraces:
             opened = load_resolved(resolved, connections, ignore_progress)
         if not opened.cached:
             prune_cache()
-        return OpenTrace(opened, found.spec, identity)
+        self._open[found.path] = OpenTrace(opened, found.spec, identity)
+        if len(self._open) > MAX_OPEN:
+            self._close(next(iter(self._open)))
+        return self._open[found.path]
+
+    def close_all(self) -> None:
+        for path in [*self._open]:
+            self._close(path)
 
     def _close(self, path: str) -> None:
         entry = self._open.pop(path).opened.cache_entry
@@ -143,7 +140,13 @@ class AllowedFolders:
     def find_trace(self, spec: str) -> AllowedPath:
         """Find a trace or a folder of ranks that may be read."""
         if spec.startswith(SAMPLE_PREFIX):
-            return _find_sample(spec)
+            name = spec.removeprefix(SAMPLE_PREFIX)
+            if not _SAMPLE_NAME.fullmatch(name):
+                raise UsageError(f"{spec}: no such sample")
+            try:
+                return AllowedPath(str(find(name).path), f"{SAMPLE_PREFIX}{name}")
+            except LookupError as error:
+                raise UsageError(str(error.args[0])) from error
         if "\0" in spec or not 0 < len(spec) <= MAX_TEXT:
             raise UsageError("trace: that is no path")
         for candidate in self._list_candidates(spec):
@@ -157,7 +160,13 @@ class AllowedFolders:
             elif not stat.S_ISREG(os.stat(path).st_mode):
                 raise UsageError(f"{spec}: not a regular file")
             else:
-                self._check_captures(path, spec)
+                captures = os.path.join(os.path.dirname(path), CAPTURE_FOLDER)
+                if os.path.isdir(captures):
+                    if not self._contains(os.path.realpath(captures)):
+                        raise UsageError(
+                            f"{spec}: {CAPTURE_FOLDER} is a link that leads outside of the folders of this server"
+                        )
+                    self._check_links(captures, spec)
             return AllowedPath(path, _shorten(candidate))
         if spec == "-" or is_remote(spec) or "://" in spec:
             raise UsageError(f"{spec}: only files in {self.description} and sample:NAME can be read here")
@@ -209,14 +218,6 @@ class AllowedFolders:
     def _contains(self, path: str) -> bool:
         return any(_is_within(path, folder) for folder in self._folders)
 
-    def _check_captures(self, path: str, spec: str) -> None:
-        """Check the captures beside a trace, which are opened with it."""
-        captures = os.path.join(os.path.dirname(path), CAPTURE_FOLDER)
-        if os.path.isdir(captures):
-            if not self._contains(os.path.realpath(captures)):
-                raise UsageError(f"{spec}: {CAPTURE_FOLDER} is a link that leads outside of the folders of this server")
-            self._check_links(captures, spec)
-
     def _check_links(self, folder: str, spec: str) -> None:
         """Check that no link below a folder of ranks leads out."""
         for walked, (base, folders, files) in enumerate(os.walk(folder)):
@@ -230,16 +231,6 @@ class AllowedFolders:
 
 def list_samples() -> list[str]:
     return [f"{SAMPLE_PREFIX}{sample.name}" for sample in SAMPLES]
-
-
-def _find_sample(spec: str) -> AllowedPath:
-    name = spec.removeprefix(SAMPLE_PREFIX)
-    if not _SAMPLE_NAME.fullmatch(name):
-        raise UsageError(f"{spec}: no such sample")
-    try:
-        return AllowedPath(str(find(name).path), f"{SAMPLE_PREFIX}{name}")
-    except LookupError as error:
-        raise UsageError(str(error.args[0])) from error
 
 
 def _is_within(path: str, folder: str) -> bool:

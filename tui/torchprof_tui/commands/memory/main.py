@@ -24,7 +24,6 @@ from torchprof_tui.analysis.memory.memory_history import (
 from torchprof_tui.analysis.memory.producers import Phase
 from torchprof_tui.analysis.memory.snapshots.device_snapshot import (
     DeviceSnapshot,
-    OutOfMemory,
     SnapshotGroupBy,
     SnapshotState,
     list_device_snapshots,
@@ -56,18 +55,6 @@ def run(options: MemoryOptions) -> int:
         if len(options.trace) > 1:
             raise UsageError("give one snapshot at a time")
         return _run_snapshot(options)
-    return _run_trace(options)
-
-
-def answer_question(trace: Trace, options: MemoryOptions) -> AliveMemory:
-    """Build the document of `--json` about an opened trace. Raises UsageError."""
-    trace, rank = select_rank(trace, options.rank)
-    history, device, state, by = _choose_state(trace, options)
-    number, first = (None, 0) if rank is None else (rank.number, rank.first)
-    return build_alive_memory(history, device, state, by, options.top or None, number, first)
-
-
-def _run_trace(options: MemoryOptions) -> int:
     picture = None if options.output is None else check_picture(options.output)
     loaded = load_specs(options.trace, cache=not options.no_cache)
     if picture is not None:
@@ -80,13 +67,16 @@ def _run_trace(options: MemoryOptions) -> int:
     history, device, state, by = _choose_state(trace, options)
     if rank is not None and options.rank is None:
         print(f"{rank.label}; another: --rank N", file=sys.stderr)
-    print_state(history, device, state, by, _choose_limit(options))
+    print_state(history, device, state, by, DEFAULT_ROWS if options.top is None else options.top or None)
     return 0
 
 
-def _choose_limit(options: MemoryOptions) -> int | None:
-    """Return how many rows of each text table are printed; None for all."""
-    return DEFAULT_ROWS if options.top is None else options.top or None
+def answer_question(trace: Trace, options: MemoryOptions) -> AliveMemory:
+    """Build the document of `--json` about an opened trace. Raises UsageError."""
+    trace, rank = select_rank(trace, options.rank)
+    history, device, state, by = _choose_state(trace, options)
+    number, first = (None, 0) if rank is None else (rank.number, rank.first)
+    return build_alive_memory(history, device, state, by, options.top or None, number, first)
 
 
 def _choose_state(trace: Trace, options: MemoryOptions) -> tuple[MemoryHistory, DeviceHistory, MemoryState, GroupBy]:
@@ -126,33 +116,28 @@ def _run_snapshot(options: MemoryOptions) -> int:
     devices = list_device_snapshots(read_snapshot(options.trace[0]))
     if not devices:
         raise UsageError(f"{options.trace[0]}: the snapshot is empty: nothing was allocated on a GPU")
-    device = _choose_device(devices, options.device)
-    state = _find_snapshot_state(device, options.at)
+    wanted = (options.device or devices[0].label).lower().replace(" ", "")
+    device = next((each for each in devices if each.label.lower().replace(" ", "") == wanted), None)
+    if device is None:
+        known = ", ".join(each.label.replace(" ", "") for each in devices)
+        raise UsageError(f"--device {options.device}: not in this snapshot; there is {known}")
+    state = None  # that of the time of the snapshot, where no history can answer
+    if device.history is not None and options.at != END:
+        state = device.find_state(
+            device.find_peak() if options.at == PEAK else device.find_position(_parse_at(options.at))
+        )
+    elif options.at not in (PEAK, END):
+        raise UsageError(
+            f"--at {options.at}: this snapshot has no history; to record one, call "
+            f"torch.cuda.memory._record_memory_history() before"
+        )
     if options.json:
         print_answer(build_snapshot(devices, device, state, SnapshotGroupBy(by), options.top or None))
         return 0
-    print_snapshot(devices, device, state, SnapshotGroupBy(by), _choose_limit(options))
+    print_snapshot(
+        devices, device, state, SnapshotGroupBy(by), DEFAULT_ROWS if options.top is None else options.top or None
+    )
     return 0
-
-
-def _choose_device(devices: list[DeviceSnapshot], wanted: str | None) -> DeviceSnapshot:
-    for device in devices:
-        if wanted is None or device.label.lower().replace(" ", "") == wanted.lower().replace(" ", ""):
-            return device
-    known = ", ".join(each.label.replace(" ", "") for each in devices)
-    raise UsageError(f"--device {wanted}: not in this snapshot; there is {known}")
-
-
-def _find_snapshot_state(device: DeviceSnapshot, at: str) -> SnapshotState | None:
-    """Find the state that is asked for; None for the time of the snapshot, where no history can answer."""
-    if at == END or (at == PEAK and device.history is None):
-        return None
-    if device.history is None:
-        raise UsageError(
-            f"--at {at}: this snapshot has no history; to record one, call "
-            f"torch.cuda.memory._record_memory_history() before"
-        )
-    return device.find_state(device.find_peak() if at == PEAK else device.find_position(_parse_at(at)))
 
 
 MAX_TEXT_CELLS = 60
@@ -164,18 +149,28 @@ def print_state(
 ) -> None:
     """Print the peak, what is alive by group, the largest allocations, findings, and the rules."""
     console = create_console()
-    _print_peaks(console, history, device)
-    reserved = "" if state.reserved == UNKNOWN_BYTES else f", {format_bytes(state.reserved)} reserved"
+    for each in history.devices:
+        memory, at = each.memory, each.memory.peak
+        sizes = f"peak {format_bytes(int(memory.allocated[at]))} at {format_duration(int(memory.time[at]))}"
+        other = "" if each is device else f"   (--device {memory.label.replace(' ', '')})"
+        console.print(f"{memory.label}: {sizes}{_format_reserved(int(memory.reserved[at]))}{other}")
     console.print()
-    console.print(
-        f"At {format_duration(state.time)}: {format_bytes(state.allocated)} allocated{reserved}", style="bold"
-    )
+    sizes = f"{format_bytes(state.allocated)} allocated{_format_reserved(state.reserved)}"
+    console.print(f"At {format_duration(state.time)}: {sizes}", style="bold")
     groups = device.group_state(state, by)
     most = MAX_TEXT_CELLS if console.is_terminal else None
     columns = (">bytes", ">share", ">number", ">since", ">until", "what")
     table = ConsoleTable(f"by {by.value}", *columns, max_text_cells=most)
     for group in groups[:limit]:
-        table.add_cells(*_format_group(group, state.allocated))
+        known = len(group.lifetimes) > 0
+        table.add_cells(
+            format_bytes(group.bytes),
+            format_share(group.bytes / state.allocated) if state.allocated else NOT_SEEN,
+            f"{len(group.lifetimes):,}" if known else NOT_SEEN,
+            _format_moment(group.since, "before") if known else NOT_SEEN,
+            _format_moment(group.until, "end") if known else NOT_SEEN,
+            clean(group.label),
+        )
     console.print(table)
     _print_omitted(console, len(groups), limit, "groups")
     _print_allocations(console, device, state, limit)
@@ -187,28 +182,8 @@ def format_bytes(size: int) -> str:
     return format_value(size, "bytes")
 
 
-def _print_peaks(console: Console, history: MemoryHistory, device: DeviceHistory) -> None:
-    for each in history.devices:
-        memory = each.memory
-        reserved = int(memory.reserved[memory.peak])
-        got = "" if reserved == UNKNOWN_BYTES else f", {format_bytes(reserved)} reserved"
-        console.print(
-            f"{memory.label}: peak {format_bytes(int(memory.allocated[memory.peak]))} at "
-            f"{format_duration(int(memory.time[memory.peak]))}{got}"
-            + ("" if each is device else f"   (--device {memory.label.replace(' ', '')})")
-        )
-
-
-def _format_group(group: MemoryGroup, total: int) -> tuple[str, ...]:
-    known = len(group.lifetimes) > 0
-    return (
-        format_bytes(group.bytes),
-        format_share(group.bytes / total) if total else NOT_SEEN,
-        f"{len(group.lifetimes):,}" if known else NOT_SEEN,
-        _format_moment(group.since, "before") if known else NOT_SEEN,
-        _format_moment(group.until, "end") if known else NOT_SEEN,
-        clean(group.label),
-    )
+def _format_reserved(size: int) -> str:
+    return "" if size == UNKNOWN_BYTES else f", {format_bytes(size)} reserved"
 
 
 def _format_moment(time: int | None, otherwise: str) -> str:
@@ -292,7 +267,18 @@ def print_snapshot(
     console = create_console()
     _print_totals(console, devices, device)
     for failure in device.list_failures():
-        _print_failure(console, failure)
+        left = "" if failure.device_free < 0 else f", the device had {format_bytes(failure.device_free)} left"
+        console.print()
+        console.print(
+            f"Out of memory at {format_duration(failure.time)}: {format_bytes(failure.size)} asked for{left}; "
+            f"{format_bytes(failure.requested)} in use of {format_bytes(failure.reserved)} reserved",
+            style="bold",
+        )
+        frames = failure.stack.splitlines()
+        for frame in frames[:_MAX_FRAMES]:
+            console.print(f"  {clean(frame)}")
+        if len(frames) > _MAX_FRAMES:
+            console.print(f"  … {len(frames) - _MAX_FRAMES} more frames (--json has them)", style="dim")
     console.print()
     groups = device.group_blocks(by) if state is None else device.group_alive(state, by)
     if state is None:
@@ -343,21 +329,6 @@ def _print_totals(console: Console, devices: list[DeviceSnapshot], device: Devic
     others = [each.label.replace(" ", "") for each in devices if each is not device]
     if others:
         console.print(f"other devices: {', '.join(others)} (--device)", style="dim")
-
-
-def _print_failure(console: Console, failure: OutOfMemory) -> None:
-    left = "" if failure.device_free < 0 else f", the device had {format_bytes(failure.device_free)} left"
-    console.print()
-    console.print(
-        f"Out of memory at {format_duration(failure.time)}: {format_bytes(failure.size)} asked for{left}; "
-        f"{format_bytes(failure.requested)} in use of {format_bytes(failure.reserved)} reserved",
-        style="bold",
-    )
-    frames = failure.stack.splitlines()
-    for frame in frames[:_MAX_FRAMES]:
-        console.print(f"  {clean(frame)}")
-    if len(frames) > _MAX_FRAMES:
-        console.print(f"  … {len(frames) - _MAX_FRAMES} more frames (--json has them)", style="dim")
 
 
 def _print_segments(console: Console, device: DeviceSnapshot, limit: int | None) -> None:

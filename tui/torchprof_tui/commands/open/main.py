@@ -44,7 +44,10 @@ def run(
     require_terminal(None if meant is None else meant.path)
     set_color_environment(options.color)
     gc.disable()  # nothing allocated before the first frame is garbage; the app collects by its own policy
-    _show_line(_describe_start(meant))  # importing the app takes a second, on a loaded machine several
+    start = "starting …" if meant is None else ""
+    if meant is not None and os.path.exists(meant.path):  # else ssh may ask for a password on the same line
+        start = f"opening {clean(os.path.basename(meant.path.rstrip('/')))} …"
+    _show_line(start)  # importing the app takes a second, on a loaded machine several
     try:
         with SshConnections() as connections:
             return _run_app(options, meant, connections, comparison=comparison, learn=learn, case=case)
@@ -108,13 +111,6 @@ def set_color_environment(color: str) -> None:
     elif color != "auto":
         os.environ.pop("NO_COLOR", None)
         os.environ["TEXTUAL_COLOR_SYSTEM"] = COLOR_SYSTEMS[color]
-
-
-def _describe_start(meant: ResolvedInput | None) -> str:
-    """Say what is being opened; nothing where ssh may ask for a password on the same line."""
-    if meant is None:
-        return "starting …"
-    return f"opening {clean(os.path.basename(meant.path.rstrip('/')))} …" if os.path.exists(meant.path) else ""
 
 
 def _show_line(text: str) -> None:

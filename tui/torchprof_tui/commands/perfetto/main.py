@@ -8,6 +8,7 @@ to read it (CORS), and requests with another `Host` are refused (DNS rebinding).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import getpass
 import os
@@ -49,7 +50,14 @@ def run(options: PerfettoOptions) -> int:
         file = Path(folder) / f"{clean(stem)[-80:] or 'trace'}.json.gz"
         write_copy(trace, times, file, options.keep_metadata)
         with _start_server(file, options.port) as server:
-            _print_link(server, file, options.port)
+            size = format_file_size(file.stat().st_size)
+            print(f"{size}, served once to a browser on this machine; ctrl+c ends it")
+            forwarding = format_forwarding(dict(os.environ), options.port)
+            if forwarding:
+                print(f"first, on the machine with the browser:\n  {clean(forwarding)}\nthen open there:")
+            else:
+                print("open:")
+            print(f"  {server.link}", flush=True)
             server.serve_forever(poll_interval=0.1)  # until the file was fetched
     print("fetched; nothing is served any more")
     return 0
@@ -82,14 +90,10 @@ def format_forwarding(environment: dict[str, str], port: int) -> str:
     if not connection and port == PERFETTO_PORT:
         return ""
     ssh_port = f"-p {connection[3]} " if len(connection) == 4 and connection[3] not in ("22", "") else ""
-    return f"ssh {ssh_port}-N -L {PERFETTO_PORT}:{LOOPBACK}:{port} {_name_user()}{socket.gethostname()}"
-
-
-def _name_user() -> str:
-    try:
-        return f"{getpass.getuser()}@"
-    except (OSError, KeyError):  # a user id without a name, as in containers
-        return ""
+    user = ""
+    with contextlib.suppress(OSError, KeyError):  # a user id without a name, as in containers
+        user = f"{getpass.getuser()}@"
+    return f"ssh {ssh_port}-N -L {PERFETTO_PORT}:{LOOPBACK}:{port} {user}{socket.gethostname()}"
 
 
 def _start_server(file: Path, port: int) -> TraceServer:
@@ -102,17 +106,6 @@ def _start_server(file: Path, port: int) -> TraceServer:
             f"port {port} is in use, perhaps by another `perfetto` command or trace_processor: end it first; over ssh "
             "--port N takes another one"
         ) from error
-
-
-def _print_link(server: TraceServer, file: Path, port: int) -> None:
-    size = format_file_size(file.stat().st_size)
-    print(f"{size}, served once to a browser on this machine; ctrl+c ends it")
-    forwarding = format_forwarding(dict(os.environ), port)
-    if forwarding:
-        print(f"first, on the machine with the browser:\n  {clean(forwarding)}\nthen open there:")
-    else:
-        print("open:")
-    print(f"  {server.link}", flush=True)
 
 
 PERFETTO_ORIGIN = "https://ui.perfetto.dev"
@@ -177,10 +170,10 @@ class TraceHandler(BaseHTTPRequestHandler):
             self.send_header("Access-Control-Allow-Private-Network", "true")
             self._end_headers()
 
-    def _refuse_method(self) -> None:
+    def do_POST(self) -> None:
         self._refuse(HTTPStatus.METHOD_NOT_ALLOWED)
 
-    do_POST = do_PUT = do_DELETE = do_PATCH = _refuse_method  # noqa: N815  (names that http.server looks for)
+    do_PUT = do_DELETE = do_PATCH = do_POST  # noqa: N815  (names that http.server looks for)
 
     def _is_allowed(self) -> bool:
         """Return whether the request is for the file, from where it may come; answer it otherwise."""

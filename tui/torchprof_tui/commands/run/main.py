@@ -47,7 +47,16 @@ def run(options: RunOptions) -> int:
         argv = request.argv()
     except RequestError as error:
         raise UsageError(str(error)) from error
-    baseline = _find_baseline(options, request)
+    baseline: Baseline | None = None
+    if options.compare_to is not None:
+        # Imported by name, as commands are: no other recording needs numpy in this process.
+        baseline = importlib.import_module("torchprof_tui.commands.run.baseline").find_baseline(
+            options.compare_to, options.fail_on, options.undecided, request
+        )
+    elif options.fail_on is not None:
+        raise UsageError("--fail-on compares two recordings: add --compare-to LAST or a trace")
+    else:
+        reject_undecided_alone(options.fail_on, options.undecided)
 
     with contextlib.closing(StatusChannel()) as channel:
         result = _record_run(request, argv, channel, quiet=options.json)
@@ -65,20 +74,6 @@ def run(options: RunOptions) -> int:
     if opens and result.traces:
         _open_explorer(result, options)
     return result.exit_status
-
-
-def _find_baseline(options: RunOptions, request: RecordingRequest) -> Baseline | None:
-    """Find and check what the recording is compared with, before it starts. Raises UsageError."""
-    if options.compare_to is None:
-        if options.fail_on is not None:
-            raise UsageError("--fail-on compares two recordings: add --compare-to LAST or a trace")
-        reject_undecided_alone(options.fail_on, options.undecided)
-        return None
-    # Imported by name, as commands are: no other recording needs numpy in this process.
-    found: Baseline = importlib.import_module("torchprof_tui.commands.run.baseline").find_baseline(
-        options.compare_to, options.fail_on, options.undecided, request
-    )
-    return found
 
 
 def _report_comparison(baseline: Baseline, result: RunResult, as_json: bool) -> int:
@@ -247,20 +242,11 @@ def _print_result(result: RunResult) -> None:
 
 
 def _open_explorer(result: RunResult, options: RunOptions) -> None:
-    if len(result.traces_to_open) < len(result.traces):
-        _report(
-            f"opening {len(result.traces_to_open)} of {len(result.traces)} traces; the others are in {result.folder}"
-        )
-    open_command.run(
-        OpenOptions(
-            trace=result.traces_to_open,
-            theme=options.theme,
-            color=options.color,
-            no_mouse=options.no_mouse,
-            debug=options.debug,
-            configuration=options.configuration,
-        )
-    )
+    shown, recorded = len(result.traces_to_open), len(result.traces)
+    if shown < recorded:
+        _report(f"opening {shown} of {recorded} traces; the others are in {result.folder}")
+    appearance = {name: getattr(options, name) for name in ("theme", "color", "no_mouse", "debug", "configuration")}
+    open_command.run(OpenOptions(trace=result.traces_to_open, **appearance))
 
 
 def _report(text: str) -> None:

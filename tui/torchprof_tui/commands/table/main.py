@@ -47,8 +47,20 @@ def run(options: TableOptions) -> int:
     if options.json:
         print_answer(_build_answer(trace, rank, sheet, options))
         return 0
-    order, work_count = _order_rows(sheet, options, for_people=not options.csv)
-    _print_sheet(options, sheet, order.tolist(), work_count, trace)
+    rows, work_count = _order_rows(sheet, options, for_people=not options.csv)
+    order, limit = rows.tolist(), options.limit or None
+    if options.csv:
+        print(export.to_csv(sheet, order[:limit], clean), end="")
+    elif options.markdown:
+        print(export.to_markdown(drop_empty_gpu_columns(sheet), order[:limit], clean), end="")
+    elif not len(sheet):
+        reason = explain_empty_sheet(trace, options.of, is_restricted=options.step is not None)
+        print(f"{sheet.title}: {reason}.")
+    else:
+        from torchprof_tui.commands.table.text import print_sheet  # deferred: JSON needs no rich
+
+        limit = DEFAULT_ROWS if options.limit is None else limit
+        print_sheet(drop_empty_gpu_columns(sheet), order[:work_count], order[work_count:], limit)
     return 0
 
 
@@ -84,7 +96,14 @@ def _order_rows(sheet: Sheet, options: TableOptions, for_people: bool) -> tuple[
     Some of the rows, and all for people, are in the order of the screen; all rows as data are in torch's order.
     """
     work_first = for_people or bool(options.limit)
-    key = _sort_key(sheet, options.sort, work_first or options.of != "calls")
+    key: str | None = None
+    if options.sort is not None:
+        keys = [field.key for field in sheet.fields]
+        key = _SORT_ALIASES.get(options.sort, options.sort.removesuffix("_us").removesuffix("_bytes"))
+        if key not in keys:
+            raise UsageError(f"--sort: no column {options.sort!r} (there are {', '.join(keys)})")
+    elif work_first or options.of != "calls":
+        key = sheet.longest_first_key
     order, work_count = np.arange(len(sheet)), len(sheet)
     if key:
         order, work_count = sheet.sort_work_first(key) if work_first else (sheet.sort_rows(key), len(sheet))
@@ -97,36 +116,5 @@ def _order_rows(sheet: Sheet, options: TableOptions, for_people: bool) -> tuple[
     return order, work_count
 
 
-def _print_sheet(options: TableOptions, sheet: Sheet, order: list[int], work_count: int, trace: Trace) -> None:
-    """Print rows `order` of a sheet; those from `work_count` on are annotations."""
-    limit = options.limit or None
-    if options.csv:
-        print(export.to_csv(sheet, order[:limit], clean), end="")
-    elif options.markdown:
-        print(export.to_markdown(drop_empty_gpu_columns(sheet), order[:limit], clean), end="")
-    elif not len(sheet):
-        reason = explain_empty_sheet(trace, options.of, is_restricted=options.step is not None)
-        print(f"{sheet.title}: {reason}.")
-    else:
-        from torchprof_tui.commands.table.text import print_sheet  # deferred: JSON needs no rich
-
-        print_sheet(
-            drop_empty_gpu_columns(sheet),
-            order[:work_count],
-            order[work_count:],
-            DEFAULT_ROWS if options.limit is None else limit,
-        )
-
-
 def _choose_table(options: TableOptions) -> TableQuestion:
     return TableQuestion(options.of, options.by or "name", options.step, options.flops)
-
-
-def _sort_key(sheet: Sheet, wanted: str | None, default: bool) -> str | None:
-    keys = [field.key for field in sheet.fields]
-    if wanted is None:
-        return sheet.longest_first_key if default else None
-    key = _SORT_ALIASES.get(wanted, wanted.removesuffix("_us").removesuffix("_bytes"))
-    if key not in keys:
-        raise UsageError(f"--sort: no column {wanted!r} (there are {', '.join(keys)})")
-    return key

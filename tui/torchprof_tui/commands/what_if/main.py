@@ -53,7 +53,15 @@ def print_forecast(trace: Trace, forecast: Forecast, each: list[Forecast], ranks
     """Print the replay of the unchanged step, the step times before and after, and what limits the step then."""
     console = create_console()
     console.print(clean(trace.label))
-    console.print(_describe_replay(forecast, ranks))
+    name = "the whole recording" if forecast.step is None else clean(forecast.step)
+    text = f"{name}: {format_duration(forecast.recorded)}"
+    if len(ranks) > 1:
+        text += f" on {len(ranks)} ranks"
+    text += f"; replay of the unchanged graph: {format_duration(forecast.replayed)}"
+    text += f", error {forecast.replay_error * 100:.1f} %"
+    if not forecast.is_trusted:
+        text += ": dependencies are missing, do not trust what follows; `critical-path` says which"
+    console.print(text)
     console.print()
     table = ConsoleTable("Step time", ">time", ">faster", "with")
     table.add_cells(format_duration(forecast.before), "", "nothing changed")
@@ -78,18 +86,6 @@ def print_forecast(trace: Trace, forecast: Forecast, each: list[Forecast], ranks
     for part in forecast.path:
         table.add_cells(format_share(part.share), format_duration(part.time), part.label)
     console.print(table)
-
-
-def _describe_replay(forecast: Forecast, ranks: list[int]) -> str:
-    name = "the whole recording" if forecast.step is None else clean(forecast.step)
-    text = f"{name}: {format_duration(forecast.recorded)}"
-    if len(ranks) > 1:
-        text += f" on {len(ranks)} ranks"
-    text += f"; replay of the unchanged graph: {format_duration(forecast.replayed)}"
-    text += f", error {forecast.replay_error * 100:.1f} %"
-    if not forecast.is_trusted:
-        text += ": dependencies are missing, do not trust what follows; `critical-path` says which"
-    return text
 
 
 def _format_speedup(forecast: Forecast) -> str:
