@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 from collections.abc import Iterator
 
 import pytest
+import textual._wait
 from hypothesis import HealthCheck, settings
 
 from torchprof_tui.trace.core.extensions import list_command_names
@@ -22,6 +24,9 @@ settings.register_profile("thorough", settings.get_profile("untimed"), max_examp
 settings.load_profile("untimed")
 
 
+# A pilot looks every 20 ms whether the app still works; most keys are done in less. The share of work is textual's.
+textual._wait.SLEEP_GRANULARITY, textual._wait.SLEEP_IDLE = 0.005, 0.005 / 20
+
 # Many containers turn bytecode off; then each of the hundreds of programs that tests start compiles all its modules.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
@@ -35,6 +40,12 @@ for _name in ("COLUMNS", "LINES"):
 for _sign, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_sign) is signal.SIG_IGN:
         signal.signal(_sign, _usual)
+
+
+def pytest_collection_finish() -> None:
+    """Exempt the collected tests from garbage collection, which would go through all of them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

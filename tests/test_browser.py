@@ -146,6 +146,7 @@ async def wait_for_script(call: Any, expression: str) -> None:
     raise AssertionError(f"never true on the page: {expression}")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(BROWSER is None, reason="no chromium here")
 async def test_a_browser_shows_the_app_and_sends_keys(tmp_path: Path) -> None:
     pytest.importorskip("textual_serve")

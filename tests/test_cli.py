@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 import torchprof_tui as tt
 from tests.helpers.command_line import call_main, read_error_line, read_json_answer, run_program
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import ROOT
 from torchprof_samples import SAMPLES, find
 from torchprof_tui.cli import main
@@ -35,7 +37,9 @@ def test_version_is_quick() -> None:
     assert loaded == "[]"
 
 
-@pytest.mark.parametrize("sample", [one for one in SAMPLES if one.path.is_file()], ids=lambda sample: sample.name)
+@pytest.mark.parametrize(
+    "sample", keep_some([one for one in SAMPLES if one.path.is_file()], 12), ids=lambda sample: sample.name
+)
 def test_every_entry_of_a_sample_is_accounted_for(sample: Any, capsys: pytest.CaptureFixture[str]) -> None:
     told = read_json_answer(capsys, "info", f"sample:{sample.name}", "--json")
     document = json.loads(gzip.decompress(sample.path.read_bytes()))
@@ -261,8 +265,9 @@ def test_it_works_beside_foreign_packages_of_its_folder_names(tmp_path: Path) ->
     assert json.loads(document)["events"] > 0
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-@pytest.mark.parametrize("command", ["check", "info", "table"])
+@pytest.mark.parametrize(
+    ("command", "encoding"), keep_some(product(["check", "info", "table"], ["ascii", "latin-1"]), 2)
+)
 def test_an_output_that_is_not_utf_8_substitutes_what_it_lacks(command: str, encoding: str) -> None:
     words = [sys.executable, "-m", "torchprof_tui", command, "sample:matmul_add_64_cold_eager"]
     environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}

@@ -21,6 +21,7 @@ import pytest
 
 from tests.helpers.command_line import PROGRAM, run_program
 from tests.helpers.explorer_app import until
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import list_cache
 from tests.helpers.trace_builder import cpu
 from torchprof_samples import find
@@ -70,6 +71,7 @@ def test_no_home_folder(tmp_path: Path) -> None:
         assert (result.returncode, result.stdout, result.stderr) == (0, expected, "")
 
 
+@pytest.mark.long
 def test_64_file_descriptors() -> None:
     few = limiting(resource.RLIMIT_NOFILE, 64)
     for spec in (LARGER_SAMPLE, RANKS):
@@ -100,7 +102,7 @@ def test_no_address_space_for_threads() -> None:
     expect_one_line(subprocess.run(command, capture_output=True, text=True, check=False), "not enough memory")
 
 
-@pytest.mark.parametrize("kilobytes", [0, 4, 64, 200])
+@pytest.mark.parametrize("kilobytes", keep_some([0, 4, 64, 200], 2))
 def test_a_file_cannot_grow(kilobytes: int, cache_home: Path, tmp_path: Path) -> None:
     """Each write is the one that fails, for some limit: a limit on file sizes is a full disk without a disk."""
     small = limiting(resource.RLIMIT_FSIZE, kilobytes << 10)
@@ -112,6 +114,7 @@ def test_a_file_cannot_grow(kilobytes: int, cache_home: Path, tmp_path: Path) ->
     assert list_cache(cache_home) == os.listdir(temporary) == []
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
 def test_a_full_cache_folder_is_left_for_the_temporary_one(cache_home: Path) -> None:
     cache_home.mkdir()
@@ -156,7 +159,7 @@ def test_a_clock_that_was_set_back(cache_home: Path) -> None:
     assert load_opened_trace(str(SAMPLE)).cached
 
 
-@pytest.mark.parametrize("state", ["read-only", "a file", "missing", "removed"])
+@pytest.mark.parametrize("state", keep_some(["read-only", "a file", "missing", "removed"], 2))
 def test_the_cache_folder_is_no_help(state: str, cache_home: Path) -> None:
     expected = run_program("table", SAMPLE, "--no-cache").stdout
     if state == "a file":
@@ -301,6 +304,7 @@ async def test_the_app_says_that_a_damaged_entry_was_read_again() -> None:
     assert load_opened_trace(str(SAMPLE)).cached
 
 
+@pytest.mark.long
 async def test_a_trace_that_is_replaced_is_released(tmp_path: Path) -> None:
     """The theme's signal kept every screen that had subscribed to it, and so every trace of a session."""
     traces: list[weakref.ref[Trace]] = []

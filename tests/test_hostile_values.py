@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.helpers.command_line import call_main
 from tests.helpers.hostile_traces import DEEP, DEEP_TEXT, HEADER, NAMES, documents, training
+from tests.helpers.long_run import keep_some
 
 COMMANDS = (
     ("info", "--json"),
@@ -79,18 +80,21 @@ def hostile(tmp_path: Path, **replaced: Any) -> Path:
 
 @pytest.mark.parametrize(
     "replaced",
-    [
-        {"device": 2**31, "stream": 2**31, "correlation": 2**31},
-        {"device": 2**63, "stream": 2**63 + 1, "correlation": 2**64},
-        {"dur": 0},
-        {"ts": 0, "dur": 0},
-        {"ts": 5, "dur": 4.6e15},
-        {"dur": -3},
-        {"bytes": 2**62, "In msg nelems": 2**62},
-        {"grid": [2**31, 65535, 65535]},
-        {"External id": DEEP, "Input Dims": DEEP, "Collective name": DEEP, "length": DEEP},
-        {"name": "\ud800"},
-    ],
+    keep_some(
+        [
+            {"device": 2**31, "stream": 2**31, "correlation": 2**31},
+            {"device": 2**63, "stream": 2**63 + 1, "correlation": 2**64},
+            {"dur": 0},
+            {"ts": 0, "dur": 0},
+            {"ts": 5, "dur": 4.6e15},
+            {"dur": -3},
+            {"bytes": 2**62, "In msg nelems": 2**62},
+            {"grid": [2**31, 65535, 65535]},
+            {"External id": DEEP, "Input Dims": DEEP, "Collective name": DEEP, "length": DEEP},
+            {"name": "\ud800"},
+        ],
+        4,
+    ),
     ids=str,
 )
 def test_one_kind_of_value_everywhere(
@@ -123,7 +127,9 @@ def test_a_phase_that_is_a_list_does_not_end_a_slice(tmp_path: Path, capsys: pyt
     assert len(json.loads((tmp_path / "slice.json").read_text())["traceEvents"]) > 9
 
 
-@pytest.mark.parametrize("replaced", [{"dur": 0}, {"grid": DEEP, "Input Dims": DEEP}, {"device": 2**31}], ids=str)
+@pytest.mark.parametrize(
+    "replaced", keep_some([{"dur": 0}, {"grid": DEEP, "Input Dims": DEEP}, {"device": 2**31}], 1), ids=str
+)
 def test_the_screen_shows_what_it_can(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], replaced: dict[str, Any]
 ) -> None:

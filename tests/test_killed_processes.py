@@ -152,6 +152,7 @@ def run_in_namespace(setup: str, folder: Path, *words: str) -> subprocess.Comple
     return result
 
 
+@pytest.mark.long
 def test_without_shared_memory(tmp_path: Path) -> None:
     expected = [run_program(*words) for words in COMMANDS]
     for setup in (_READ_ONLY, _MISSING):

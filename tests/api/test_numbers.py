@@ -13,6 +13,7 @@ import pytest
 
 import torchprof_tui as tt
 from tests.helpers.command_line import call_main, read_json_answer
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SHARED_TRACES
 from torchprof_samples import SAMPLES
 from torchprof_tui.answers.record import as_fields
@@ -29,7 +30,7 @@ def list_inputs() -> Iterator[Any]:
         yield pytest.param(str(SHARED_TRACES / name), id=Path(name).name, marks=missing)
 
 
-@pytest.fixture(params=list_inputs())
+@pytest.fixture(params=keep_some(list_inputs(), 13))
 def spec(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import torchprof_tui as tt
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SAMPLES
 from tests.helpers.rank_traces import late_rank
 
@@ -87,7 +88,7 @@ def ask(question: Callable[..., Any], values: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize(
     ("kind", "method", "parameter"),
-    [pytest.param(*each, id=f"{each[0].__name__}.{each[1]}-{each[2]}") for each in list_questions()],
+    keep_some([pytest.param(*each, id=f"{each[0].__name__}.{each[1]}-{each[2]}") for each in list_questions()], 16),
 )
 def test_every_method(objects: dict[type, Any], kind: type, method: str, parameter: str) -> None:
     asked, check = getattr(objects[kind], method), objects[tt.Check]

@@ -10,6 +10,7 @@ import pytest
 
 from tests.helpers.command_line import call_main, read_error_line, run_program
 from tests.helpers.json_schemas import check_answer
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.rank_traces import late_rank
 from tests.helpers.trace_builder import Entry, cpu, kernel, memcpy, memory, runtime, step
@@ -82,14 +83,14 @@ def write(path: Path, *entries: Entry) -> Path:
     return path
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: str(sample.name))
+@pytest.mark.parametrize("sample", keep_some(SAMPLES, 10), ids=lambda sample: str(sample.name))
 def test_every_answer_about_a_sample_is_of_its_schema(sample: Any, capsys: pytest.CaptureFixture[str]) -> None:
     answers = ask_everything(capsys, sample.path)
     assert not [name for name, answer in answers.items() if answer is None and name != "arrivals"]
     assert (answers["arrivals"] is not None) == sample.path.is_dir()
 
 
-@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("name", keep_some(SHARED, 3))
 def test_every_answer_about_a_shared_trace_is_of_its_schema(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = SHARED_TRACES / name
     if not path.exists():

@@ -276,6 +276,7 @@ def test_from_the_start_screen_to_the_lanes_and_once_more(tmp_path: Path) -> Non
     assert all("matmul_add (8, 8)" in Path(each.result.folder or "", "output.txt").read_text() for each in past)
 
 
+@pytest.mark.long
 @needs_torch
 def test_a_hangup_in_a_run_saves_it_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(ENDLESS)

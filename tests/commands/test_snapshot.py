@@ -76,6 +76,7 @@ def test_a_trace_that_cannot_be_opened_is_one_line(tmp_path: Path, capsys: pytes
     assert not output.exists()
 
 
+@pytest.mark.long
 def test_of_lanes_and_devices_beyond_counting_it_is_said_how_many(tmp_path: Path) -> None:
     entries = [
         {"ph": "X", "cat": "kernel", "name": f"k{k}", "pid": k % 300, "tid": k // 300, "ts": k, "dur": 1}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.command_line import PROGRAM
+from tests.helpers.long_run import keep_some
 from torchprof_samples import find
 
 SAMPLE = str(find("attention_naive").path)
@@ -28,7 +29,7 @@ def test_an_answer_that_cannot_be_written(words: tuple[str, ...], redirection: s
     assert (result.returncode, result.stderr) == (2, f"torchprof-tui: {reason}\n")
 
 
-@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full", "<&-", "<&- 2>&-"])
+@pytest.mark.parametrize("redirection", keep_some(["2>&-", "2>/dev/full", "<&-", "<&- 2>&-"], 2))
 def test_the_answer_needs_no_other_stream(redirection: str) -> None:
     expected = run_in_shell("", "table", SAMPLE, "--no-cache")
     result = run_in_shell(redirection, "table", SAMPLE, "--no-cache")

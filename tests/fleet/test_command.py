@@ -239,6 +239,7 @@ def test_processes_answer_as_this_process_does(
     assert ask(capsys, run_folder, "--no-cache", "--jobs", 2) == here
 
 
+@pytest.mark.long
 def test_a_killed_process_loses_only_the_trace_that_kills(
     run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.helpers import desync, sshd
+from tests.helpers.long_run import keep_some
 from tests.helpers.mcp_sessions import Session
 from tests.helpers.paths import FIXTURES
 from torchprof_hang.command.files import read_evidence
@@ -46,7 +47,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sshd.Sshd]:
         yield server
 
 
-@pytest.mark.parametrize("name", ["run", "run/hang", "run/hang/", "run/hang/*rank_*"])
+@pytest.mark.parametrize("name", keep_some(["run", "run/hang", "run/hang/", "run/hang/*rank_*"], 2))
 def test_a_folder_on_a_host(host: sshd.Sshd, name: str) -> None:
     assert explain_hang([f"box:{host.home}/{name}"]).sentence == SENTENCE
 
@@ -80,13 +81,16 @@ time.sleep(600)
 
 @pytest.mark.parametrize(
     ("words", "variables", "count"),
-    [
-        (["-c", RANKS, "no", ".", "no"], {"RANK": "71"}, 1),
-        (["-c", RANKS, "no", ".", "fork"], {"RANK": "71", "LOCAL_RANK": "0"}, 1),  # a worker of a loader
-        (["-c", RANKS, "torch", ".", "no"], {"SLURM_PROCID": "71"}, 1),
-        (["-c", RANKS, "no", ".", "no"], {"SLURM_PROCID": "71"}, 0),  # any helper of a batch script
-        (["torchrun", "train.py"], {"RANK": "71"}, 0),
-    ],
+    keep_some(
+        [
+            (["-c", RANKS, "no", ".", "no"], {"RANK": "71"}, 1),
+            (["-c", RANKS, "no", ".", "fork"], {"RANK": "71", "LOCAL_RANK": "0"}, 1),  # a worker of a loader
+            (["-c", RANKS, "torch", ".", "no"], {"SLURM_PROCID": "71"}, 1),
+            (["-c", RANKS, "no", ".", "no"], {"SLURM_PROCID": "71"}, 0),  # any helper of a batch script
+            (["torchrun", "train.py"], {"RANK": "71"}, 0),
+        ],
+        2,
+    ),
 )
 def test_live_lists_ranks_and_not_what_they_start(
     tmp_path: Path, words: list[str], variables: dict[str, str], count: int
@@ -117,6 +121,7 @@ def test_live_lists_ranks_and_not_what_they_start(
 PY_SPY = shutil.which("py-spy", path=os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"])))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_live_over_ssh_takes_stacks_with_py_spy(host: sshd.Sshd, tmp_path: Path) -> None:
     """The ranks have no recorder: without py-spy there is nothing, and the reason is told."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings, target
 
+from tests.helpers.long_run import keep_some
 from tests.hostile.cases import CommandCase, Inputs, ScreenCase
 from tests.hostile.commands import run_command_case
 from tests.hostile.corpus import COMMAND_CASES, SCREEN_CASES, TERMINAL_CASES
@@ -39,19 +40,19 @@ def test_commands_that_failed_before(name: str) -> None:
     run_command_case(COMMAND_CASES[name])
 
 
-@pytest.mark.parametrize("name", SCREEN_CASES)
+@pytest.mark.parametrize("name", keep_some(SCREEN_CASES, 4))
 def test_screens_that_failed_before(name: str) -> None:
     play_screen_case(SCREEN_CASES[name])
 
 
-@pytest.mark.parametrize("name", TERMINAL_CASES)
+@pytest.mark.parametrize("name", keep_some(TERMINAL_CASES, 2))
 def test_the_terminal_is_given_back(name: str) -> None:
     status, written = run_terminal_case(TERMINAL_CASES[name])
     assert status == (2 if name == "no trace" else 0)
     assert b"\x1b[?1049h" in written  # the app was on the screen
 
 
-@pytest.mark.parametrize(("words", "seed"), [(("sample:train_gpt_2ranks",), 2), ((), 3)])
+@pytest.mark.parametrize(("words", "seed"), keep_some([(("sample:train_gpt_2ranks",), 2), ((), 3)], 1))
 def test_a_random_walk_in_a_terminal(words: tuple[str, ...], seed: int) -> None:
     coverage = Coverage()
     with build_world(Inputs(b"{}"), named_outputs=True):

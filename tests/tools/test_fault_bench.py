@@ -146,6 +146,7 @@ def test_resuming_keeps_recorded_cells_and_tries_failed_ones_once(
     assert "status 1" in cells[1]["reason"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_cell_is_recorded_and_judged(tmp_path: Path) -> None:
     pytest.importorskip("torch")

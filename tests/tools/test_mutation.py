@@ -60,6 +60,7 @@ def test_calls_are_removed_and_constants_of_modules_are_kept() -> None:
     assert made == [text.replace("a.sort()", "pass")]
 
 
+@pytest.mark.long
 def test_the_code_of_one_function_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mutation, "PACKAGE", tmp_path)
     mutation.read_module.cache_clear()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.long_run import keep_some
 from torchprof_try.trials import TrialRequest, Trials
 from torchprof_tui.trace.core.errors import TraceError
 
@@ -162,10 +163,13 @@ def try_one(*command: str) -> Trials:
 @pytest.mark.parametrize(
     "command",
     [
-        ("-m", "torch.distributed.run", "--nproc-per-node", "2", "ranks.py", "--lr", "0.1"),
-        ("configured.py", "results.csv", "--lr", "0.1"),
+        pytest.param(
+            ("-m", "torch.distributed.run", "--nproc-per-node", "2", "ranks.py", "--lr", "0.1"),
+            id="ranks",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(("configured.py", "results.csv", "--lr", "0.1"), id="configured"),
     ],
-    ids=["ranks", "configured"],
 )
 def test_what_can_be_repeated_leaves_nothing_behind(folder: Path, command: tuple[str, ...]) -> None:
     before = list_files(folder)
@@ -183,16 +187,19 @@ def test_what_can_be_repeated_leaves_nothing_behind(folder: Path, command: tuple
 
 @pytest.mark.parametrize(
     ("kind", "said"),
-    [
-        ("spawn", "it would start a process by spawn"),
-        ("fork", "it would train in a process that it starts"),
-        ("append", "it would change .*results.csv, which was there before"),
-        ("database", "it would change .*results.csv, which was there before"),
-        ("mode", "it would change .*results.csv, which was there before"),
-        ("swallow", "it would change .*results.csv, which was there before"),
-        ("question", "EOFError"),
-        ("short", "exit status 0 after 2 steps"),
-    ],
+    keep_some(
+        [
+            ("spawn", "it would start a process by spawn"),
+            ("fork", "it would train in a process that it starts"),
+            ("append", "it would change .*results.csv, which was there before"),
+            ("database", "it would change .*results.csv, which was there before"),
+            ("mode", "it would change .*results.csv, which was there before"),
+            ("swallow", "it would change .*results.csv, which was there before"),
+            ("question", "EOFError"),
+            ("short", "exit status 0 after 2 steps"),
+        ],
+        4,
+    ),
 )
 def test_what_cannot_be_repeated_is_refused_in_one_line(folder: Path, kind: str, said: str) -> None:
     before = list_files(folder)

@@ -21,6 +21,7 @@ from textual.widgets import Input, OptionList
 
 from tests.helpers.explorer_app import settled, two_steps, until
 from tests.helpers.fleet_app import make_source, sketch_job
+from tests.helpers.long_run import keep_some
 from tests.helpers.memory_fixtures import MEMORY
 from tests.helpers.trace_builder import cpu, step, trace
 from torchprof_fleet.ui.fleet_screen import FleetScreen
@@ -202,7 +203,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["nothing selected", "an event", "no events", "CPU only"])
+@pytest.mark.parametrize("name", keep_some(["nothing selected", "an event", "no events", "CPU only"], 2))
 async def test_every_key_on_the_lanes(name: str) -> None:
     shown = {"no events": trace(), "CPU only": cpu_only()}.get(name, two_steps())
     async with started(shown) as (app, pilot):
@@ -244,7 +245,7 @@ OPENERS = {
 }
 
 
-@pytest.mark.parametrize("key", list(OPENERS))
+@pytest.mark.parametrize("key", keep_some(OPENERS, 3))
 async def test_every_key_on_a_screen_over_the_lanes(key: str) -> None:
     async with started(two_steps()) as (app, pilot):
 
@@ -279,7 +280,7 @@ async def test_every_key_on_the_source(tmp_path: Path) -> None:
         assert not silent, silent
 
 
-@pytest.mark.parametrize("other", ["the same", "another", "not comparable"])
+@pytest.mark.parametrize("other", keep_some(["the same", "another", "not comparable"], 1))
 async def test_every_key_on_a_comparison(other: str) -> None:
     shown = two_steps()
     second = {"the same": shown, "another": cpu_only()}.get(other, trace())

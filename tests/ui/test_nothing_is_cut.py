@@ -16,7 +16,8 @@ from textual.strip import Strip
 
 from tests.helpers.explorer_app import explorer, settled, until
 from tests.helpers.fleet_app import fleet_screen, make_source, sketch_job
-from tests.helpers.golden_files import at_every_size, format_size, load_sample
+from tests.helpers.golden_files import SIZES, at_every_size, format_size, load_sample
+from tests.helpers.long_run import keep_some
 from tests.helpers.memory_fixtures import MEMORY
 from torchprof_fleet.ui.fleet_screen import FleetScreen
 from torchprof_tui.ui.common import painted_widget
@@ -83,7 +84,7 @@ STATES = {
 }
 
 
-@at_every_size
+@pytest.mark.parametrize("size", keep_some(map(pytest.param, SIZES), 1), ids=format_size)
 async def test_no_text_is_cut_without_a_mark(size: tuple[int, int], cut_texts: list[str]) -> None:
     found: dict[str, list[str]] = {}
     async with explorer(load_sample("train_gpt_stack_memory"), size) as (screen, pilot):

@@ -19,6 +19,7 @@ import torchprof_tui as tt
 from tests.helpers.command_line import read_json_answer
 from tests.helpers.diff_app import comparison, lines_of
 from tests.helpers.explorer_app import explorer, settled, until
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SAMPLES, SHARED_TRACES
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.loading.load_in_process import load_trace
@@ -39,7 +40,7 @@ def list_inputs() -> Iterator[Any]:
         yield pytest.param(SHARED_TRACES / name, id=name, marks=missing)
 
 
-@pytest.fixture(params=list_inputs())
+@pytest.fixture(params=keep_some(list_inputs(), 2))
 def path(request: pytest.FixtureRequest) -> Path:
     return Path(request.param)
 

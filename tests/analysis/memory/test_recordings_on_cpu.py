@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.helpers.long_run import keep_some
 from torchprof_tui.analysis.memory.memory_history import GroupBy, build_memory_history
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
@@ -85,7 +86,7 @@ def list_recordings() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize(("optimizer", "steady", "with_stack"), list_recordings())
+@pytest.mark.parametrize(("optimizer", "steady", "with_stack"), keep_some(list_recordings(), 3))
 def test_categories_are_those_that_were_counted(optimizer: str, steady: bool, with_stack: bool, tmp_path: Path) -> None:
     """Within 1 % of the bytes, also where the model was built and trained before the recording."""
     training = Training(optimizer) if steady else None

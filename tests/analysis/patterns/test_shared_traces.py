@@ -17,6 +17,7 @@ from tests.helpers.expectation_checks import (
     random_scopes,
 )
 from tests.helpers.expectations import SHARED
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SHARED_TRACES, find_shared_trace, mark_long_traces
 from tests.helpers.public_traces import PUBLIC_EXPECTATIONS
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
@@ -60,7 +61,7 @@ def test_every_trace_has_its_expectation_and_every_expectation_all_patterns() ->
         assert {str(path.relative_to(TRACES)).removesuffix(TRACE_SUFFIX) for path in files} == set(SHARED)
 
 
-@pytest.mark.parametrize("path", mark_long_traces(PUBLIC))
+@pytest.mark.parametrize("path", keep_some(mark_long_traces(PUBLIC), 25))
 def test_public_traces_are_checked_consistently(path: Path) -> None:
     """And with the expected answers, where there are any."""
     checker = Checker(load_trace(str(path), cache=False))

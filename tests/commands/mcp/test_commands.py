@@ -54,6 +54,7 @@ async def test_a_flame_has_the_lines_of_its_command() -> None:
     assert len(lines) == 5
 
 
+@pytest.mark.long
 async def test_a_snapshot_is_the_screen_of_its_command(tmp_path: Path) -> None:
     text, is_error = await Session(["."]).call("snapshot", **TRAIN, view="table", size="80x24", max_tokens=50_000)
     command, screen = text.split("\n", 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.profiler_runs.conftest import Start, train
 
 
@@ -60,6 +62,7 @@ def test_windows_of_time(start: Start) -> None:
     assert not to_the_end.manifest["kept"][0]["partial"]
 
 
+@pytest.mark.long
 def test_a_window_that_begins_while_torch_is_loading(start: Start) -> None:
     """The window begins only when torch's modules are loaded, and keeps its length."""
     script = """

@@ -22,6 +22,7 @@ from tests.helpers.column_equality import assert_alike
 from tests.helpers.decoder_input import KINETO_SEPARATOR, kineto_entry, kineto_text
 from tests.helpers.decoder_spies import AppendedParts, count_appended_parts
 from tests.helpers.decoder_strategies import kineto_entries
+from tests.helpers.long_run import keep_some
 from torchprof_tui.trace.core.arrays import Array
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.readable import wait_until_readable
@@ -270,8 +271,7 @@ def is_running(process: int) -> bool:
     return stat[stat.rindex(")") + 2] not in "ZX"
 
 
-@pytest.mark.parametrize("compressed", [False, True])
-@pytest.mark.parametrize("entries", [40, 900])
+@pytest.mark.parametrize(("entries", "compressed"), keep_some([(40, False), (40, True), (900, False), (900, True)], 2))
 def test_any_number_of_processes_yields_the_same(
     tmp_path: Path, parts: AppendedParts, entries: int, compressed: bool
 ) -> None:

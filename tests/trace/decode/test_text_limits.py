@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.decoder_input import count_problems, entry_text
+from tests.helpers.long_run import keep_some
 from torchprof_tui.cli import main
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import ENDLESS_TEXT
@@ -68,7 +69,7 @@ WITHOUT_EVENTS = {
 }
 
 
-@pytest.mark.parametrize("name", WITHOUT_EVENTS)
+@pytest.mark.parametrize("name", keep_some(WITHOUT_EVENTS, 4))
 def test_a_stream_without_events_and_end_is_one_line(name: str, tmp_path: Path) -> None:
     head, filler = WITHOUT_EVENTS[name]
     stream = EndlessStream(head, filler)

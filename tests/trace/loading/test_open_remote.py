@@ -121,6 +121,7 @@ def list_specs(*names: str) -> list[list[str]]:
     return [[trace.spec for trace in listing.traces] for listing in listings]
 
 
+@pytest.mark.long
 def test_names_patterns_and_folders_list_the_same_run(server: sshd.Sshd, run: Path) -> None:
     files = [run / f"rank{k}.json.gz" for k in range(RANKS)]
     specs = [f"shared:{file}" for file in files]
@@ -243,6 +244,7 @@ def test_another_session_does_not_delay_the_end_of_a_source(server: sshd.Sshd) -
         file.unlink()
 
 
+@pytest.mark.long
 async def test_few_ranks_are_fetched_from_one_host_at_a_time(
     server: sshd.Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,6 +326,7 @@ async def test_a_rank_whose_connection_is_cut_is_shown_in_part(server: sshd.Sshd
     assert cache_usage()[0] == 1  # an incomplete trace is not stored
 
 
+@pytest.mark.long
 async def test_where_nothing_can_be_fetched_the_error_is_one_line(server: sshd.Sshd, run: Path) -> None:
     assert await failure(f"shared:{run}/none*") == f"shared:{run}/none*: no match there"
     assert await failure(f"shared:{run}/none/*") == f"shared:{run}/none/*: no such file there"
@@ -388,6 +391,7 @@ async def test_cancelling_ends_all_connections(server: sshd.Sshd, run: Path, tmp
     assert list((tmp_path / "cache").glob(".draft*")) == []
 
 
+@pytest.mark.long
 def test_a_killed_program_leaves_no_connection(server: sshd.Sshd, run: Path) -> None:
     """Neither one that sends nothing nor one that is held, without a terminal whose hang-up would end their process."""
     text = b'{"a":"' + os.urandom(600_000).hex().encode() + b'"}'
@@ -482,6 +486,7 @@ def test_a_passphrase_is_asked_from_inside_the_app(server: sshd.Sshd, run: Path)
     assert server.clients("locked") == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP])
 def test_a_question_ends_with_the_program(server: sshd.Sshd, run: Path, end: signal.Signals) -> None:
     program = [sys.executable, "-m", "torchprof_tui", "sample:matmul_add_64_cold_eager"]

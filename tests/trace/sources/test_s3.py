@@ -142,6 +142,7 @@ def test_missing_objects_are_reported_in_one_line(spec: str, words: str, capsys:
     assert err.count("\n") == 1
 
 
+@pytest.mark.long
 def test_ranks_in_a_bucket_are_one_fleet_and_sketched_once(
     store: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

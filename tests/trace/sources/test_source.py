@@ -15,12 +15,14 @@ import tempfile
 import threading
 import zlib
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.helpers.long_run import keep_some
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import CUT_SHORT, DAMAGED_COMPRESSION
 from torchprof_tui.trace.sources import gzip_codec
@@ -141,8 +143,7 @@ def readable_text_before(kind: str, compressed: bytes, offset: int) -> int:
     return sum(len(inflater.decompress(compressed[k : k + 1])) for k in range(offset))
 
 
-@pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
-@pytest.mark.parametrize("kind", COMPRESS)
+@pytest.mark.parametrize(("kind", "share"), keep_some(product(COMPRESS, [0.05, 0.5, 0.95]), 3))
 def test_text_before_damaged_bytes_is_recovered(tmp_path: Path, kind: str, share: float) -> None:
     text = TEXT + random.Random(1).randbytes(1_500_000).hex().encode()  # larger than one read when compressed
     # as the zstd command does

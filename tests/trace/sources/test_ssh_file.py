@@ -18,6 +18,7 @@ import pytest
 from textual.widgets import OptionList
 
 from tests.helpers import sshd
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import ROOT, list_cache
 from tests.helpers.remote_traces import opened, read, refusal, same
 from tests.helpers.terminal import Terminal
@@ -191,7 +192,7 @@ def test_missing_ssh_client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert refusal("box:t.json") == "needs the ssh command (OpenSSH client), which is not installed"
 
 
-@pytest.mark.parametrize("ending", [".json", ".json.gz"])
+@pytest.mark.parametrize("ending", keep_some([".json", ".json.gz"], 1))
 def test_lost_connection_is_resumed(server: sshd.Sshd, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file, logins = server.home / f"trace{ending}", server.logins
     source = open_source(f"cut:{file}")
@@ -234,6 +235,7 @@ def test_connection_lost_before_the_first_byte(server: sshd.Sshd) -> None:
     assert "before anything arrived" in line
 
 
+@pytest.mark.long
 async def test_reopening_uses_the_cache(server: sshd.Sshd) -> None:
     file = server.home / "again.json"
     file.write_bytes(TEXT)

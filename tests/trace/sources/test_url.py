@@ -292,6 +292,7 @@ def info(capsys: pytest.CaptureFixture[str], *names: object) -> tuple[dict[str, 
     return json.loads(out), err
 
 
+@pytest.mark.long
 def test_ranks_by_pattern_by_name_and_mixed(site: str, ranks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     below = f"{site}/the%20run%20%251"
     here, _ = info(capsys, ranks)

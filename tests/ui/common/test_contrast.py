@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from itertools import product
 
 import pytest
 from rich.style import Style
@@ -12,6 +13,7 @@ from textual.screen import Screen
 from tests.helpers.contrast import AA_TEXT, VGA, XTERM, Rgb, contrast
 from tests.helpers.explorer_app import explorer, settled
 from tests.helpers.golden_files import load_sample
+from tests.helpers.long_run import keep_some
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common.event_styles import (
@@ -122,8 +124,7 @@ SCREENS = {
 }
 
 
-@pytest.mark.parametrize("theme", list(THEMES))
-@pytest.mark.parametrize("name", list(SCREENS))
+@pytest.mark.parametrize(("name", "theme"), keep_some(product(SCREENS, THEMES), 5))
 async def test_text_on_screens_can_be_read(name: str, theme: str) -> None:
     async with explorer(load_sample("train_gpt_stack_memory"), (120, 40)) as (screen, pilot):
         for each in THEMES.values():
@@ -136,8 +137,7 @@ async def test_text_on_screens_can_be_read(name: str, theme: str) -> None:
         assert weak_text(screen.app.screen) == {}
 
 
-@pytest.mark.parametrize("theme", list(THEMES))
-@pytest.mark.parametrize("key", ["", "r", "i"], ids=["start", "record", "guide"])
+@pytest.mark.parametrize(("key", "theme"), keep_some(product(["", "r", "i"], THEMES), 2))
 async def test_text_of_forms_can_be_read(key: str, theme: str) -> None:
     app = TorchprofApp(theme=theme)
     async with app.run_test(size=(160, 48)) as pilot:

@@ -17,6 +17,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from tests.helpers.explorer_app import until
+from tests.helpers.long_run import keep_some
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.common import garbage_collection
@@ -47,14 +48,17 @@ async def open_screen(pilot: Pilot[None], key: str, name: str) -> Screen[object]
 
 @pytest.mark.parametrize(
     ("key", "name"),
-    [
-        ("t", "TableScreen"),
-        ("T", "TreeScreen"),
-        ("F", "FlameScreen"),
-        ("G", "LearnScreen"),
-        ("?", "HelpScreen"),
-        ("o", "StartScreen"),
-    ],
+    keep_some(
+        [
+            ("t", "TableScreen"),
+            ("T", "TreeScreen"),
+            ("F", "FlameScreen"),
+            ("G", "LearnScreen"),
+            ("?", "HelpScreen"),
+            ("o", "StartScreen"),
+        ],
+        3,
+    ),
 )
 async def test_a_screen_that_was_left_is_freed(key: str, name: str) -> None:
     """Screens were freed by no collection: they are cycles that have survived the young generations."""
@@ -85,7 +89,7 @@ async def test_a_key_keeps_no_removed_screen() -> None:
         await until(pilot, lambda: screen() is None)
 
 
-@pytest.mark.parametrize("spec", [SAMPLE, "sample:train_gpt_2ranks"])
+@pytest.mark.parametrize("spec", keep_some([SAMPLE, "sample:train_gpt_2ranks"], 1))
 async def test_the_first_trace_is_freed_when_another_is_opened(spec: str) -> None:
     """It was loaded when the program's objects were frozen, which no collection visits."""
     async with opened_app(spec) as (app, pilot):

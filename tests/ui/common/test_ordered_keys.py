@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from tests.helpers.explorer_app import explorer, press_at_once, two_steps, until
+from tests.helpers.long_run import keep_some
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
@@ -58,13 +59,16 @@ async def test_a_path_that_is_pasted_is_typed_as_a_whole(keys: str) -> None:
 
 @pytest.mark.parametrize(
     "keys",
-    [
-        ["o", *["escape"] * 4],
-        ["o", "r", *["escape"] * 5],
-        ["r", *["escape"] * 4, "r", "escape", "escape"],
-        ["t", "escape", "t", "escape", "T", "escape", "?", "escape", "/", "escape"],
-        ["G", "escape", "escape", "?", "question_mark", "escape", "T", "T", "t", "t", "o", "escape", "escape"],
-    ],
+    keep_some(
+        [
+            ["o", *["escape"] * 4],
+            ["o", "r", *["escape"] * 5],
+            ["r", *["escape"] * 4, "r", "escape", "escape"],
+            ["t", "escape", "t", "escape", "T", "escape", "?", "escape", "/", "escape"],
+            ["G", "escape", "escape", "?", "question_mark", "escape", "T", "T", "t", "t", "o", "escape", "escape"],
+        ],
+        2,
+    ),
     ids=" ".join,
 )
 async def test_screens_that_are_opened_and_left_at_once(keys: list[str]) -> None:
@@ -85,7 +89,7 @@ async def test_screens_that_are_opened_and_left_at_once(keys: list[str]) -> None
 
 
 @pytest.mark.parametrize(
-    "keys", [["ctrl+c", "r"], ["r", "ctrl+c"], ["ctrl+c", "o", "q"], ["o", "ctrl+c"]], ids=" ".join
+    "keys", keep_some([["ctrl+c", "r"], ["r", "ctrl+c"], ["ctrl+c", "o", "q"], ["o", "ctrl+c"]], 2), ids=" ".join
 )
 async def test_a_screen_opened_as_the_app_ends(keys: list[str]) -> None:
     """Its parts are not mounted any more: it ended the app with NoMatches."""

@@ -6,6 +6,7 @@ import pytest
 from textual.widgets import Input
 
 from tests.helpers.explorer_app import ExplorerApp, explorer, settled, two_steps, until
+from tests.helpers.long_run import keep_some
 from torchprof_tui.ui.common.compare_asked import CompareAsked
 from torchprof_tui.ui.common.comparison_request import list_own_choices, parse_request
 from torchprof_tui.ui.common.status_line import Choice, Prompt, find_choices
@@ -47,7 +48,7 @@ async def test_tab_completes_and_arrows_choose() -> None:
         assert not screen.query_one(Prompt).has_class("choosing")
 
 
-@pytest.mark.parametrize("key", ["t", "T", "F", "M"])
+@pytest.mark.parametrize("key", keep_some(["t", "T", "F", "M"], 2))
 async def test_a_comparison_is_asked_for_with_the_same_choices_on_all_screens(
     key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import product
 
 import pytest
 from textual.binding import Binding
@@ -11,6 +12,7 @@ from textual.pilot import Pilot
 from textual.worker import WorkerCancelled
 
 from tests.helpers.explorer_app import explorer, settled, two_steps
+from tests.helpers.long_run import keep_some
 from tests.helpers.trace_builder import cpu, step, trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.keys import LANES
@@ -97,7 +99,7 @@ CASES = [("two steps", state) for state in PREPARATIONS] + [
 ]
 
 
-@pytest.mark.parametrize(("shown", "state"), CASES)
+@pytest.mark.parametrize(("shown", "state"), keep_some(CASES, 6))
 async def test_each_key_of_the_explorer_acts_or_says_why(
     shown: str, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,8 +120,7 @@ async def test_each_key_of_the_explorer_acts_or_says_why(
         assert silent == [], silent
 
 
-@pytest.mark.parametrize("shown", TRACES)
-@pytest.mark.parametrize("key", ["t", "T", "F"])
+@pytest.mark.parametrize(("shown", "key"), keep_some(product(TRACES, "tTF"), 4))
 async def test_each_key_of_a_child_screen_acts_or_says_why(
     shown: str, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -224,7 +224,7 @@ async def test_golden(phase: str, size: tuple[int, int]) -> None:
     compare_golden(f"lesson-{phase}", size, drawn)
 
 
-PUSHED = ("first-look", "table", "idle-gpu")
+PUSHED = ("first-look", "idle-gpu")
 """Cases whose keys each push presses; the long run presses those of all."""
 
 ARROWS = {"↑": "up", "↓": "down", "←": "left", "→": "right", "esc": "escape"}

@@ -1,0 +1,24 @@
+"""Leave some cases of a parametrized test to the long run, `pytest -m long`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def keep_some(cases: Iterable[Any], kept: int) -> list[Any]:
+    """Make a parameter of each case: `kept` of them, spread from first to last, are tested on each push."""
+    listed = list(cases)
+    chosen = {round(k * (len(listed) - 1) / max(kept - 1, 1)) for k in range(kept)}
+    return [
+        pytest.param(*values, id=name, marks=marks if position in chosen else (*marks, pytest.mark.long))
+        for position, (values, name, marks) in enumerate(map(_take_apart, listed))
+    ]
+
+
+def _take_apart(case: Any) -> tuple[tuple[Any, ...], str | None, tuple[Any, ...]]:
+    if hasattr(case, "marks"):  # made by pytest.param
+        return case.values, case.id, tuple(case.marks)
+    return (case if type(case) is tuple else (case,)), None, ()
