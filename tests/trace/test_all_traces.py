@@ -136,8 +136,9 @@ def test_footprints_agree_with_the_args_of_the_kernels(opened: OpenedTrace) -> N
         if blocks is not None and footprint.blocks_per_sm is not None:
             assert footprint.blocks_per_sm == pytest.approx(blocks, rel=1e-5, abs=1e-5)
         whole_warps = footprint.threads_per_block and footprint.threads_per_block % 32 == 0
-        if warps is not None and whole_warps and footprint.warps_per_sm is not None:
-            assert footprint.warps_per_sm == pytest.approx(warps, rel=1e-5, abs=1e-5)
+        if warps is not None and whole_warps and footprint.blocks_per_sm is not None and footprint.occupancy:
+            warps_per_sm = footprint.blocks_per_sm * footprint.occupancy.warps_per_block
+            assert warps_per_sm == pytest.approx(warps, rel=1e-5, abs=1e-5)
         assert_occupancy_agrees(footprint, number_of(args, "est. achieved occupancy %"))
 
 

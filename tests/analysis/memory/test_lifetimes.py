@@ -41,7 +41,8 @@ def test_what_is_alive_sums_to_the_curve(steps: Steps, older: dict[int, int]) ->
     history = build_memory_history(shown)
     assert history is not None
     (device,) = history.devices
-    assert device.memory.sum_alive().tolist() == [total for _, _, total in records]
+    alive = device.lifetimes.sum_alive(device.memory.records)
+    assert (device.memory.held_before + alive).tolist() == [total for _, _, total in records]
     assert device.memory.allocated.tolist() == [total for _, _, total in records]
     untouched = {at for at in older if at not in {address for address, _ in steps}}
     assert device.memory.held_before == sum(older[at] for at in untouched)

@@ -67,7 +67,8 @@ def test_the_curve_is_that_of_the_file(path: Path) -> None:
         assert device.memory.allocated.tolist() == allocated.tolist()
         assert device.find_peak().allocated == allocated.max()
         assert device.memory.reserved.tolist() == (reserved if reserved.any() else np.full_like(reserved, -1)).tolist()
-        assert device.memory.sum_alive().tolist() == allocated.tolist()
+        alive = device.lifetimes.sum_alive(device.memory.records)
+        assert (device.memory.held_before + alive).tolist() == allocated.tolist()
 
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name.split(".")[0])

@@ -18,7 +18,6 @@ from torchprof_tui.analysis.time.gpu_time import (
     compute_busy_fraction,
     compute_busy_ns_by_device,
     compute_busy_shares,
-    compute_device_busy,
     list_devices,
 )
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
@@ -114,7 +113,6 @@ def test_a_gpu_is_busy_while_one_of_its_streams_works(work: list, t0: int, span:
 def test_a_trace_without_a_gpu() -> None:
     alone = trace(cpu("aten::mm", 0, 10))
     assert compute_busy_by_device(alone) == {}
-    assert compute_device_busy(alone, 0).total == 0
 
 
 def test_the_total_of_each_device() -> None:

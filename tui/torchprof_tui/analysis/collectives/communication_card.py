@@ -32,7 +32,7 @@ from torchprof_tui.analysis.collectives.communication_waiting import (
 )
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import Intervals, union
-from torchprof_tui.trace.core.arrays import F64, I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.communication_kernels import Operation
 from torchprof_tui.trace.model.event_kind import Kind
@@ -304,6 +304,9 @@ def _build_rows(trace: Trace, kernels: _Kernels) -> tuple[OperationRow, ...]:
         message_bytes = int(records.bytes[sized].sum())
         whole_time = int((kernels.end - kernels.start)[sized].sum())
         known = chosen & np.isfinite(bandwidth)
+        duration = kernels.end - kernels.start
+        time = int(duration[known].sum())
+        values = link[chosen]
         rows.append(
             OperationRow(
                 OPERATIONS[number],
@@ -315,23 +318,12 @@ def _build_rows(trace: Trace, kernels: _Kernels) -> tuple[OperationRow, ...]:
                 message_bytes,
                 int(sized.sum()),
                 message_bytes / whole_time if whole_time and message_bytes else None,
-                _average_bandwidth(bandwidth, kernels.end - kernels.start, known),
+                (float((bandwidth[known] * duration[known]).sum() / time) if time else None),
                 float(bandwidth[known].max()) if known.any() else None,
-                _single_value(link[chosen]),
+                float(values[0]) if len(values) and np.isfinite(values).all() and (values == values[0]).all() else None,
             )
         )
     return tuple(sorted(rows, key=lambda row: (-row.time, row.operation.value)))
-
-
-def _average_bandwidth(bandwidth: F64, duration: I64, known: Bool) -> float | None:
-    """Average over time: all bytes on the bus over all time."""
-    time = int(duration[known].sum())
-    return float((bandwidth[known] * duration[known]).sum() / time) if time else None
-
-
-def _single_value(values: F64) -> float | None:
-    """Return the value that all of these have, None if they differ or are unknown."""
-    return float(values[0]) if len(values) and np.isfinite(values).all() and (values == values[0]).all() else None
 
 
 def _find_main_source(waits: Waits, chosen: Bool, time: I64, wait_time: I64) -> WaitingSource | None:

@@ -151,7 +151,11 @@ class _RecordReader:
         launch = np.asarray(self.trace.links.launch_of[self.events])
         unknown = np.flatnonzero((self.bytes == 0) & (launch >= 0) & self.has_group)
         for is_wanted in (_is_parameter_record, _is_collective_annotation):
-            caller = _find_ancestor(self.trace, launch[unknown], self._mark_names(is_wanted))
+            caller = _find_ancestor(
+                self.trace,
+                launch[unknown],
+                np.array([is_wanted(name) for name in self.trace.names] or [False], np.bool_),
+            )
             found, count = np.unique(caller[caller >= 0], return_counts=True)
             single = found[count == 1]
             if not self._records_sizes(single):
@@ -168,9 +172,6 @@ class _RecordReader:
             sorted_unique(np.linspace(0, max(len(events) - 1, 0), min(_SAMPLE_SIZE, len(events))).astype(np.int64))
         ]
         return any(_SIZE_KEYS & _args_of(entry).keys() for _, entry in read_entries(self.trace, sample))
-
-    def _mark_names(self, is_wanted: Any) -> Bool:
-        return np.array([is_wanted(name) for name in self.trace.names] or [False], np.bool_)
 
     def _apply_args(self, index: int, args: dict[str, Any], caller: str = "") -> None:
         name = str(args.get("Collective name") or caller.partition(":")[2])

@@ -240,7 +240,11 @@ def estimate_waits(
     is_waiting = records.operation_mask(*WAITING_OPERATIONS)
     waits._decide(is_waiting, duration, WaitingSource.OPERATION)
     if arrivals is not None:
-        wait = _read_arrivals(records, arrivals, rank_index)
+        wait = np.full(len(records), -1, np.int64)
+        present = arrivals.present[:, rank_index]
+        matched = arrivals.ranks.matched_collectives.events[arrivals.collective_index[present], rank_index]
+        index = np.searchsorted(records.events, matched)
+        wait[index] = arrivals.wait_times[present, rank_index]
         waits._decide((wait >= 0) & ~is_waiting, np.minimum(wait, duration), WaitingSource.RANKS)
     transfer = np.minimum(_estimate_sized_transfers(records, duration), _estimate_unsized_transfers(trace, records))
     open_ = waits.source == UNDECIDED
@@ -292,16 +296,6 @@ def _subtract_transfer(duration: I64, transfer: F64) -> I64:
     return np.maximum(duration - np.ceil(known).astype(np.int64), 0)
 
 
-def _read_arrivals(records: CommunicationRecords, arrivals: Arrivals, rank_index: int) -> I64:
-    """Read how long the rank waited in each kernel, -1 for those that were not matched: int64[k]."""
-    wait = np.full(len(records), -1, np.int64)
-    present = arrivals.present[:, rank_index]
-    matched = arrivals.ranks.matched_collectives.events[arrivals.collective_index[present], rank_index]
-    index = np.searchsorted(records.events, matched)
-    wait[index] = arrivals.wait_times[present, rank_index]
-    return wait
-
-
 def _estimate_sized_transfers(records: CommunicationRecords, duration: I64) -> F64:
     """Estimate the time without waiting of each kernel of known size: ns float64[k], infinite where unknown."""
     transfer = np.full(len(records), np.inf)
@@ -321,17 +315,11 @@ def _estimate_sized_transfers(records: CommunicationRecords, duration: I64) -> F
                 for k in range(len(sizes))
             ]
         )
-        transfer[members] = _bound_by_other_sizes(sizes, fastest)[size_index]
+        least_of_larger = np.minimum.accumulate(fastest[::-1])[::-1]
+        best_rate = np.minimum.accumulate(fastest / sizes)
+        bounded: F64 = np.minimum(least_of_larger, best_rate * sizes)
+        transfer[members] = bounded[size_index]
     return transfer
-
-
-def _bound_by_other_sizes(sizes: I64, fastest: F64) -> F64:
-    """Bound the transfer of each size (int64[s], ascending) by the fastest runs of all, float64[s]: a larger message
-    takes no less time, and has no less bandwidth."""
-    least_of_larger = np.minimum.accumulate(fastest[::-1])[::-1]
-    best_rate = np.minimum.accumulate(fastest / sizes)
-    bounded: F64 = np.minimum(least_of_larger, best_rate * sizes)
-    return bounded
 
 
 def _estimate_unsized_transfers(trace: Trace, records: CommunicationRecords) -> F64:

@@ -19,7 +19,7 @@ from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I32, I64, sorted_unique
 from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
-from torchprof_tui.trace.model.trace import SparseColumn, Trace
+from torchprof_tui.trace.model.trace import Trace
 
 
 def find_autograd_partners(trace: Trace, path: list[int]) -> tuple[int, int]:
@@ -60,9 +60,14 @@ def find_partner_by_sequence(trace: Trace, path: list[int], backward: bool) -> i
         return -1
     for row in reversed(path):
         number = numbers.get(row)
-        if number is None or number < 0 or _runs_backward(threads, row) != backward:
+        if number is None or number < 0 or ((threads.get(row) or 0) > 0) != backward:
             continue
-        candidates = _find_events_with_number(trace, numbers, number)
+        if _SEQUENCE_ORDER not in trace.derived:
+            trace.derived[_SEQUENCE_ORDER] = np.argsort(numbers.values, kind="stable")
+        order = cast("I64", trace.derived[_SEQUENCE_ORDER])
+        first = numbers.values.searchsorted(number, sorter=order)
+        last = numbers.values.searchsorted(number, side="right", sorter=order)
+        candidates = numbers.events[order[first:last]]
         is_backward = np.greater(threads.values_at(candidates, missing=0), 0)
         forwards, backwards = candidates[~is_backward].tolist(), candidates[is_backward].tolist()
         # Sequence numbers are per thread: if forward ops of several threads share one, the partner is undecidable.
@@ -74,21 +79,7 @@ def find_partner_by_sequence(trace: Trace, path: list[int], backward: bool) -> i
     return -1
 
 
-def _find_events_with_number(trace: Trace, numbers: SparseColumn, number: int) -> I32:
-    """Find the events with a sequence number, ascending, by an index that is kept with the trace: int32[k]."""
-    if _SEQUENCE_ORDER not in trace.derived:
-        trace.derived[_SEQUENCE_ORDER] = np.argsort(numbers.values, kind="stable")
-    order = cast("I64", trace.derived[_SEQUENCE_ORDER])
-    first = numbers.values.searchsorted(number, sorter=order)
-    last = numbers.values.searchsorted(number, side="right", sorter=order)
-    return numbers.events[order[first:last]]
-
-
 _SEQUENCE_ORDER = "events by sequence number"
-
-
-def _runs_backward(threads: SparseColumn, event: int) -> bool:
-    return (threads.get(event) or 0) > 0
 
 
 def _find_last_started(trace: Trace, events: list[int]) -> int:

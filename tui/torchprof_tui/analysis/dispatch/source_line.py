@@ -325,18 +325,15 @@ class SourceLineFinder:
                 elif frame.origin is FrameOrigin.LIBRARY:
                     found.library = found.library or frame
             elif kind == Kind.ANNOTATION:
-                self._add_annotation(found, event)
+                name = int(self.trace.name[event])
+                origin = self._annotation_origin(name)
+                if origin is AnnotationOrigin.USER:
+                    found.annotation = found.annotation or self.trace.names[name]
+                elif origin is AnnotationOrigin.TORCH:
+                    found.torch_annotation = found.torch_annotation or self.trace.names[name]
             elif into_forward and self._is_backward[event]:
                 backward = index
         return None, found, backward
-
-    def _add_annotation(self, found: _Candidates, event: int) -> None:
-        name = int(self.trace.name[event])
-        origin = self._annotation_origin(name)
-        if origin is AnnotationOrigin.USER:
-            found.annotation = found.annotation or self.trace.names[name]
-        elif origin is AnnotationOrigin.TORCH:
-            found.torch_annotation = found.torch_annotation or self.trace.names[name]
 
     def _choose(self, found: _Candidates, path: list[int], read_args: bool) -> SourceLine | None:
         """Choose the line of a path without a user frame."""

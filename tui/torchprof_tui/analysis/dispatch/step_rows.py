@@ -149,14 +149,15 @@ def _find_chain_at(finder: ChainFinder, events: I64, position: int) -> Chain | N
     return finder.find_chain(int(events[position])) if position < len(events) else None
 
 
-def _find_sized_op(trace: Trace, chain: Chain) -> int:
-    """Find the innermost op of a chain, whose inputs decide what its kernel does; -1 for none."""
-    return next((hop.event for hop in reversed(chain.hops) if int(trace.kind[hop.event]) == Kind.OP), -1)
-
-
 def _add_shapes(trace: Trace, rows: tuple[StepRow, ...], chains: list[Chain]) -> tuple[StepRow, ...]:
     """Add the recorded input shapes of each chain's innermost op to what is known of the inputs."""
-    ops = np.array([_find_sized_op(trace, chain) for chain in chains], np.int64)
+    ops = np.array(
+        [
+            next((hop.event for hop in reversed(chain.hops) if int(trace.kind[hop.event]) == Kind.OP), -1)
+            for chain in chains
+        ],
+        np.int64,
+    )
     shapes: dict[int, str] = {}
     with suppress(OSError, LookupError, RecursionError):  # gone, or too deep: then no shapes are known
         for index, entry in read_entries(trace, sorted_unique(ops[ops >= 0])):
@@ -176,7 +177,11 @@ def _measure_row(trace: Trace, step: Step, chain: Chain, calls: int) -> StepRow:
     ops = [hop for hop in chain.hops if hop.role is HopRole.OP]
     launches = [hop for hop in chain.hops if hop.role is HopRole.LAUNCH]
     own_op = ops[0].event if ops else -1
-    around = _find_annotation(trace, own_op, step) if own_op >= 0 else step.event
+    around = (
+        next((each for each in list_ancestors(trace, own_op) if int(trace.kind[each]) == Kind.ANNOTATION), step.event)
+        if own_op >= 0
+        else step.event
+    )
     first_op = _find_first_op(trace, around, own_op)
     work = chain.work[0] if chain.work else None
     return StepRow(
@@ -200,11 +205,6 @@ def _measure_row(trace: Trace, step: Step, chain: Chain, calls: int) -> StepRow:
 
 def _measure_from(trace: Trace, since: int, until: int) -> int | None:
     return int(trace.start[until]) - int(trace.start[since]) if until >= 0 else None
-
-
-def _find_annotation(trace: Trace, op: int, step: Step) -> int:
-    """Find the innermost annotation around an op, else the step's own event."""
-    return next((each for each in list_ancestors(trace, op) if int(trace.kind[each]) == Kind.ANNOTATION), step.event)
 
 
 def _find_first_op(trace: Trace, around: int, own_op: int) -> int:

@@ -26,12 +26,9 @@ from torchprof_tui.analysis.kernel.occupancy import (
     find_occupancy_changes,
     parse_device,
 )
-from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
-
-_KERNELS = (int(Kind.KERNEL), int(Kind.COLLECTIVE))
 
 
 def measure_concurrent_share(trace: Trace, event: int) -> float:
@@ -43,30 +40,19 @@ def measure_concurrent_share(trace: Trace, event: int) -> float:
     start, end, lane = view.start, view.start + view.duration, view.lane
     if end <= start:
         return 0.0
-    starts, ends = [], []
+    parts = [np.zeros(0, np.int64)]
     for other in trace.lanes:
-        if other.role is not Role.STREAM or (other.device, other.rank, other.pid) != (lane.device, lane.rank, lane.pid):
-            continue
-        before_end = int(np.searchsorted(trace.start[other.first : other.last], end))
-        rows = np.arange(other.first, other.first + before_end)
-        overlaps = (trace.start[rows] + trace.duration[rows] > start) & np.isin(trace.kind[rows], _KERNELS)
-        rows = rows[overlaps & (rows != event)]
-        starts.append(np.maximum(trace.start[rows], start))
-        ends.append(np.minimum(trace.start[rows] + trace.duration[rows], end))
-    if not starts:
-        return 0.0
-    covered = _measure_union(np.concatenate(starts), np.concatenate(ends))
-    return covered / (end - start)
-
-
-def _measure_union(starts: I64, ends: I64) -> int:
-    """Measure the time that intervals cover together, in ns."""
-    if not len(starts):
-        return 0
-    order = np.argsort(starts, kind="stable")
-    starts, ends = starts[order], ends[order]
-    reached = np.concatenate([starts[:1], np.maximum.accumulate(ends)[:-1]])
-    return int(np.maximum(ends - np.maximum(starts, reached), 0).sum())
+        if other.role is Role.STREAM and (other.device, other.rank, other.pid) == (lane.device, lane.rank, lane.pid):
+            before_end = int(np.searchsorted(trace.start[other.first : other.last], end))
+            rows = np.arange(other.first, other.first + before_end)
+            overlaps = (trace.start[rows] + trace.duration[rows] > start) & np.isin(trace.kind[rows], KERNEL_KINDS)
+            parts.append(rows[overlaps & (rows != event)])
+    others = np.concatenate(parts)
+    others = others[np.argsort(trace.start[others], kind="stable")]
+    ends = np.minimum(trace.start[others] + trace.duration[others], end)
+    # Count of each what lies behind the ends of those before it.
+    reached = np.maximum.accumulate(np.append(start, ends))[:-1]
+    return int(np.maximum(ends - np.maximum(trace.start[others], reached), 0).sum()) / (end - start)
 
 
 KERNEL_KINDS = (Kind.KERNEL, Kind.COLLECTIVE)
@@ -142,17 +128,12 @@ class Footprint:
         return self.block_count / sms if self.block_count is not None and sms else None
 
     @property
-    def warps_per_sm(self) -> float | None:
-        if self.blocks_per_sm is None or self.occupancy is None:
-            return None
-        return self.blocks_per_sm * self.occupancy.warps_per_block
-
-    @property
     def agrees_with_kineto(self) -> bool | None:
         """Whether Kineto's `occupancy` object has the same active blocks; None without one."""
-        if self.reported.active_blocks is None or self.occupancy is None or self.occupancy.active_blocks is None:
+        active_blocks = self.occupancy.active_blocks if self.occupancy else None
+        if self.reported.active_blocks is None or active_blocks is None:
             return None
-        return self.reported.active_blocks == self.occupancy.active_blocks
+        return self.reported.active_blocks == active_blocks
 
     def as_dict(self) -> dict[str, Any]:
         """Convert to `footprint` of `chain --json`. Occupancies in percent, as in traces."""
@@ -205,20 +186,14 @@ def compute_footprint(trace: Trace, event: int) -> Footprint | None:
         return None
     kernel = decode_kernel_name(view.name)
     call = int(trace.links.launch_of[event])
-    launched_by = trace.event(call).name if call >= 0 else None
     device = find_device(trace, event)
-    block = _read_dim3(trace, "block", event, call)
-    grid = grid_in_blocks(_read_dim3(trace, "grid", event, call), block, launched_by)
-    registers = _read_column(trace, "registers", event)
-    shared = _read_column(trace, "shared_memory", event)
-    dynamic = _read_column(trace, "shared_memory", call) if shared is None and call >= 0 else None
-    reported = parse_reported_occupancy(_read_args(trace, event))
+    grid, block, launch = _read_launch(trace, event)
     occupancy: Occupancy | None = None
     changes: tuple[OccupancyChange, ...] = ()
-    if block is not None and device is not None and prod(block) > 0:
-        launch = LaunchConfig(prod(block), registers, shared, prod(grid) if grid else None, dynamic)
+    if launch is not None and device is not None:
         occupancy = compute_occupancy(device, launch)
         changes = find_occupancy_changes(device, launch) if is_launch_adjustable(kernel) else ()
+    shared = read_column(trace, "shared_memory", event)
     footprint = Footprint(
         event=event,
         kernel=kernel,
@@ -226,13 +201,13 @@ def compute_footprint(trace: Trace, event: int) -> Footprint | None:
         device=device,
         grid=grid,
         block=block,
-        registers=registers,
+        registers=read_column(trace, "registers", event),
         shared_memory=shared,
-        dynamic_shared_memory=dynamic,
+        dynamic_shared_memory=read_column(trace, "shared_memory", call) if shared is None and call >= 0 else None,
         occupancy=occupancy,
-        reported=reported,
+        reported=parse_reported_occupancy(read_args_if_readable(trace, event)),
         changes=changes,
-        launched_by=launched_by,
+        launched_by=trace.event(call).name if call >= 0 else None,
         concurrent_share=measure_concurrent_share(trace, event),
     )
     return replace(footprint, notes=build_notes(footprint))
@@ -252,19 +227,28 @@ def is_launch_adjustable(kernel: KernelName) -> bool:
 
 def find_occupancy(trace: Trace, event: int) -> Occupancy | None:
     """Compute the occupancy of a kernel from the columns alone, without its args in the file; None if unknown."""
+    device = find_device(trace, event)
+    launch = _read_launch(trace, event)[2]
+    return None if device is None or launch is None else compute_occupancy(device, launch)
+
+
+def _read_launch(trace: Trace, event: int) -> tuple[Dim3 | None, Dim3 | None, LaunchConfig | None]:
+    """Read (grid in blocks, block, launch) of a kernel from the columns; the launch is None without a block."""
     call = int(trace.links.launch_of[event])
     block = _read_dim3(trace, "block", event, call)
-    device = find_device(trace, event)
-    if block is None or device is None or prod(block) <= 0:
-        return None
-    grid = grid_in_blocks(_read_dim3(trace, "grid", event, call), block, trace.event(call).name if call >= 0 else None)
-    registers, shared = _read_column(trace, "registers", event), _read_column(trace, "shared_memory", event)
-    return compute_occupancy(device, LaunchConfig(prod(block), registers, shared, prod(grid) if grid else None))
+    launched_by = trace.event(call).name if call >= 0 else None
+    grid = grid_in_blocks(_read_dim3(trace, "grid", event, call), block, launched_by)
+    if block is None or prod(block) <= 0:
+        return grid, block, None
+    shared = read_column(trace, "shared_memory", event)
+    dynamic = read_column(trace, "shared_memory", call) if shared is None and call >= 0 else None
+    registers = read_column(trace, "registers", event)
+    return grid, block, LaunchConfig(prod(block), registers, shared, prod(grid) if grid else None, dynamic)
 
 
 def find_device(trace: Trace, event: int) -> Device | None:
     """Find the GPU that an event ran on in `deviceProperties`; None if the trace does not describe it."""
-    number = _read_column(trace, "device", event)
+    number = read_column(trace, "device", event)
     if number is None:
         number = trace.event(event).lane.device
     devices = trace.devices_of_event(event)
@@ -318,7 +302,8 @@ def parse_reported_occupancy(args: Mapping[str, Any]) -> ReportedOccupancy:
     )
 
 
-def _read_args(trace: Trace, event: int) -> dict[str, Any]:
+def read_args_if_readable(trace: Trace, event: int) -> dict[str, Any]:
+    """Read the args of an event from the file; {} if the file is gone or has changed."""
     try:
         return trace.event(event).read_args()
     except (OSError, LookupError):
@@ -338,7 +323,8 @@ def _read_dim3(trace: Trace, column: str, event: int, call: int) -> Dim3 | None:
     return None
 
 
-def _read_column(trace: Trace, column: str, event: int) -> int | None:
+def read_column(trace: Trace, column: str, event: int) -> int | None:
+    """Read a number of an event from a sparse column; None where it is missing or negative."""
     sparse = trace.args.get(column)
     value = sparse.get(event) if sparse is not None else None
     return None if value is None or int(value) < 0 else int(value)

@@ -49,28 +49,18 @@ class GuessResult:
 def parse_guesses(text: str) -> list[Guess]:
     """Parse comma-separated terms with counts: `gemm 2, elementwise, 3 x flash`. Repeated terms add up."""
     counts: dict[str, int | None] = {}
-    for part in text.split(","):
-        text_part = part.strip().lower()
-        if not text_part:
-            continue
-        term, count = _split_count(text_part)
+    for part in filter(None, (part.strip().lower() for part in text.split(","))):
+        # "gemm 2", "gemm: 2", "gemm x2" and "2x gemm", in time linear in the text
+        term, count = part, None
+        if last := _COUNT_LAST.search(part, max(len(part) - 2 * _LONGEST_COUNT, 0)):
+            term, count = part[: last.start()].rstrip(" \t:=×").removesuffix(" x"), int(last[1])
+        elif first := _COUNT_FIRST.match(part):
+            term, count = part[first.end() :].strip(), int(first[1])
+        if not term:
+            term, count = part, None
         previous = counts.get(term)
         counts[term] = count if previous is None or count is None else previous + count
     return [Guess(term, count) for term, count in counts.items()]
-
-
-def _split_count(text: str) -> tuple[str, int | None]:
-    """Split "gemm 2", "gemm: 2", "gemm x2" and "2x gemm" into term and count, in time linear in the text."""
-    end_offset = max(len(text) - 2 * _LONGEST_COUNT, 0)
-    last = _COUNT_LAST.search(text, end_offset)
-    first = _COUNT_FIRST.match(text)
-    if last:
-        term, count = text[: last.start()].rstrip(" \t:=×").removesuffix(" x"), int(last[1])
-    elif first:
-        term, count = text[first.end() :].strip(), int(first[1])
-    else:
-        return text, None
-    return (term, count) if term else (text, None)
 
 
 def find_work_launched_between(trace: Trace, t0: int, t1: int) -> I32:

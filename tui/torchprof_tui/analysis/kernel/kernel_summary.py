@@ -118,6 +118,5 @@ def summarize_kernel(trace: Trace, event: int) -> KernelSummary | None:
     """Summarize a GPU event; None for any other event. Reads the event's args from the file."""
     if event < 0 or trace.event(event).kind not in GPU_WORK:
         return None
-    return KernelSummary(
-        event, compute_footprint(trace, event), measure_transfer(trace, event), find_instances(trace, event)
-    )
+    footprint, transfer = compute_footprint(trace, event), measure_transfer(trace, event)
+    return KernelSummary(event, footprint, transfer, find_instances(trace, event))

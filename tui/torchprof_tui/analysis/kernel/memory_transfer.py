@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from torchprof_tui.analysis.kernel.footprint import find_device
+from torchprof_tui.analysis.kernel.footprint import find_device, read_args_if_readable, read_column
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -57,7 +57,7 @@ _PCIE_GENERATIONS = (
 )
 """PCI Express generation of the card's x16 interface, from the same data sheets. The slot may be slower."""
 
-_PCIE_BANDWIDTHS = {3: 15.75, 4: 31.5, 5: 63.0}
+_PCIE_BANDWIDTHS: dict[float, float] = {3: 15.75, 4: 31.5, 5: 63.0}
 """GB/s per direction over 16 lanes, after line coding: 8, 16, 32 GT/s x 16 x 128/130 / 8 (PCI-SIG)."""
 
 
@@ -99,18 +99,25 @@ def measure_transfer(trace: Trace, event: int) -> Transfer | None:
         return None
     name = decode_kernel_name(view.name)
     source, _, target = (name.direction or "").partition(" to ")
-    try:
-        args = view.read_args()
-    except (OSError, LookupError):
-        args = {}
-    column = trace.args.get("bytes")
-    size = column.get(event) if column is not None else None
-    size = None if size is None or size < 0 else int(size)
+    size = read_column(trace, "bytes", event)
     bandwidth = size / view.duration if size is not None and view.duration > 0 else None
     device = find_device(trace, event)
-    peak, peak_source = _find_peak_bandwidth(device.name if device else "", source, target)
+    device_name = device.name if device else ""
+    peak: float | None = None
+    peak_source: str | None = None
+    if "peer" not in source and "peer" not in target:  # the link of a peer copy is not in the trace
+        if "host" in (source, target):
+            peak = find_pcie_bandwidth(device_name)
+            generation = _match_device_name(_PCIE_GENERATIONS, device_name)
+            peak_source = None if generation is None else f"PCIe {generation:.1f} x16, one direction"
+        else:
+            peak = find_memory_bandwidth(device_name)
+            peak_source = None if peak is None else "device memory"
     traffic = 2 if source == target == "device" else 1
     host_memory = dict(name.details).get("host memory")
+    reported = read_args_if_readable(trace, event).get("memory bandwidth (GB/s)")
+    if isinstance(reported, bool) or not isinstance(reported, (int, float)):
+        reported = None
     return Transfer(
         event=event,
         source=source or None,
@@ -118,7 +125,7 @@ def measure_transfer(trace: Trace, event: int) -> Transfer | None:
         bytes=size,
         duration=view.duration,
         bandwidth=bandwidth,
-        reported_bandwidth=_parse_float(args.get("memory bandwidth (GB/s)")),
+        reported_bandwidth=None if reported is None else float(reported),
         pinned=None if host_memory is None else host_memory == "pinned",
         peak_bandwidth=peak,
         peak_source=peak_source,
@@ -128,8 +135,7 @@ def measure_transfer(trace: Trace, event: int) -> Transfer | None:
 
 def find_memory_bandwidth(device: str) -> float | None:
     """Find the bandwidth of a device's memory in GB/s by the device's name; None where unknown."""
-    bandwidth = _match_device_name(_MEMORY_BANDWIDTHS, device)
-    return None if bandwidth is None else float(bandwidth)
+    return _match_device_name(_MEMORY_BANDWIDTHS, device)
 
 
 def find_pcie_bandwidth(device: str) -> float | None:
@@ -138,22 +144,5 @@ def find_pcie_bandwidth(device: str) -> float | None:
     return None if generation is None else _PCIE_BANDWIDTHS[generation]
 
 
-def _find_peak_bandwidth(device: str, source: str, target: str) -> tuple[float | None, str | None]:
-    """Find (the peak GB/s of a copy, what limits it). The link of a peer copy is not in the trace: (None, None)."""
-    if "peer" in source or "peer" in target:
-        return None, None
-    if "host" in (source, target):
-        generation = _match_device_name(_PCIE_GENERATIONS, device)
-        if generation is None:
-            return None, None
-        return _PCIE_BANDWIDTHS[generation], f"PCIe {generation}.0 x16, one direction"
-    bandwidth = find_memory_bandwidth(device)
-    return (None, None) if bandwidth is None else (bandwidth, "device memory")
-
-
-def _match_device_name(table: tuple[tuple[str, int], ...], device: str) -> int | None:
-    return next((value for pattern, value in table if re.search(pattern, device)), None)
-
-
-def _parse_float(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+def _match_device_name(table: tuple[tuple[str, float], ...], device: str) -> float | None:
+    return next((float(value) for pattern, value in table if re.search(pattern, device)), None)

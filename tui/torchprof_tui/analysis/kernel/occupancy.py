@@ -17,7 +17,7 @@ AMD traces have neither registers nor static shared memory, so those limits are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -171,11 +171,13 @@ def compute_occupancy(device: Device, launch: LaunchConfig) -> Occupancy:
     """Compute the theoretical occupancy of a launch. A launch that cannot run on the device has 0 active blocks."""
     warps = ceil(launch.threads_per_block / device.warp_size)
     limits = {
-        "warps": _compute_warp_limit(device, launch, warps),
+        "warps": None if device.max_warps is None else device.max_warps // warps,
         "registers": _compute_register_limit(device, launch, warps),
         "shared_memory": _compute_shared_memory_limit(device, launch),
         "blocks": device.capability_limits.max_blocks if device.capability_limits else None,
     }
+    if launch.threads_per_block > device.max_threads_per_block:
+        limits["warps"] = 0
     known = [limit for limit in limits.values() if limit is not None]
     all_known = len(known) == len(limits)
     if not all_known and launch.min_shared_memory and device.shared_memory:
@@ -184,7 +186,9 @@ def compute_occupancy(device: Device, launch: LaunchConfig) -> Occupancy:
     active_blocks = bound if all_known else None
     active_warps = None if active_blocks is None else active_blocks * warps
     max_warps = device.max_warps
-    waves = _compute_waves(device, launch, active_blocks)
+    waves = None
+    if active_blocks and launch.grid_blocks and device.sms:  # how often the grid fills all SMs
+        waves = launch.grid_blocks / (device.sms * active_blocks)
     return Occupancy(
         warps_per_block=warps,
         limits=limits,
@@ -198,19 +202,6 @@ def compute_occupancy(device: Device, launch: LaunchConfig) -> Occupancy:
         tail_waste=None if waves is None else 1 - waves / ceil(waves),
         idle_sms=None if not launch.grid_blocks or device.sms is None else max(0, device.sms - launch.grid_blocks),
     )
-
-
-def _compute_waves(device: Device, launch: LaunchConfig, active_blocks: int | None) -> float | None:
-    """Compute how often the grid fills all SMs; None if a value is unknown or the launch cannot run."""
-    if not active_blocks or not launch.grid_blocks or not device.sms:
-        return None
-    return launch.grid_blocks / (device.sms * active_blocks)
-
-
-def _compute_warp_limit(device: Device, launch: LaunchConfig, warps: int) -> int | None:
-    if launch.threads_per_block > device.max_threads_per_block:
-        return 0
-    return None if device.max_warps is None else device.max_warps // warps
 
 
 def _compute_register_limit(device: Device, launch: LaunchConfig, warps: int) -> int | None:
@@ -266,60 +257,27 @@ def find_occupancy_changes(device: Device, launch: LaunchConfig) -> tuple[Occupa
     computed with `compute_occupancy`. Empty if nothing helps, or limits are unknown.
     """
     now = compute_occupancy(device, launch)
-    if (
-        not now.active_blocks
-        or now.fraction is None
-        or launch.registers_per_thread is None
-        or launch.shared_memory is None
-    ):
-        return ()
     registers, shared, threads = launch.registers_per_thread, launch.shared_memory, launch.threads_per_block
-    tried: tuple[tuple[str, int, Iterable[int], Callable[[int], LaunchConfig]], ...] = (
-        ("registers", registers, range(registers - 1, 0, -1), lambda n: replace(launch, registers_per_thread=n)),
-        (
-            "shared_memory",
-            shared,
-            _list_shared_memory_candidates(device, now, shared),
-            lambda n: replace(launch, shared_memory=n),
-        ),
-        ("block", threads, _list_block_sizes(device, threads), lambda n: replace(launch, threads_per_block=n)),
-    )
-    changes = [change for each in tried if (change := _find_first_improvement(device, now, *each)) is not None]
-    return tuple(sorted(changes, key=lambda change: abs(change.after - change.before) / change.before))
-
-
-def _find_first_improvement(
-    device: Device,
-    now: Occupancy,
-    parameter: str,
-    before: int,
-    candidates: Iterable[int],
-    launch: Callable[[int], LaunchConfig],
-) -> OccupancyChange | None:
-    """Find the first candidate with higher occupancy."""
-    for candidate in candidates:
-        changed = compute_occupancy(device, launch(candidate))
-        if not changed.active_blocks or changed.fraction is None or now.fraction is None:
-            continue
-        if changed.fraction > now.fraction and (
-            parameter == "block" or changed.active_blocks > (now.active_blocks or 0)
-        ):
-            return OccupancyChange(parameter, before, candidate, changed.active_blocks, changed.fraction)
-    return None
-
-
-def _list_shared_memory_candidates(device: Device, now: Occupancy, shared: int) -> tuple[int, ...]:
-    """List the largest size with which one more block fits, if it is below the current one; else ()."""
     table = device.capability_limits
-    if table is None or device.shared_memory is None or now.active_blocks is None:
+    if not now.active_blocks or now.fraction is None or table is None or device.shared_memory is None:
         return ()
-    share = device.shared_memory // (now.active_blocks + 1)
-    largest = share // table.shared_memory_granularity * table.shared_memory_granularity - table.reserved_shared_memory
-    return (largest,) if 0 <= largest < shared else ()
-
-
-def _list_block_sizes(device: Device, threads: int) -> list[int]:
-    """List block sizes of whole warps, nearest first, the smaller of two equally near ones first."""
-    step = device.warp_size
-    sizes = [size for size in range(step, device.max_threads_per_block + 1, step) if size != threads]
-    return sorted(sizes, key=lambda size: (abs(size - threads), size))
+    if registers is None or shared is None:
+        return ()
+    unit = table.shared_memory_granularity
+    # The largest size with which one more block fits.
+    fitting = device.shared_memory // (now.active_blocks + 1) // unit * unit - table.reserved_shared_memory
+    warp_sizes = range(device.warp_size, device.max_threads_per_block + 1, device.warp_size)
+    candidates: dict[str, tuple[str, Iterable[int]]] = {
+        "registers": ("registers_per_thread", range(registers - 1, 0, -1)),
+        "shared_memory": ("shared_memory", (fitting,) if 0 <= fitting < shared else ()),
+        "block": ("threads_per_block", sorted(warp_sizes, key=lambda size: (abs(size - threads), size))),
+    }
+    changes = []
+    for parameter, (attribute, values) in candidates.items():
+        for value in values:
+            changed = compute_occupancy(device, replace(launch, **{attribute: value}))
+            blocks, fraction = changed.active_blocks or 0, changed.fraction or 0.0
+            if fraction > now.fraction and (parameter == "block" or blocks > now.active_blocks):
+                changes.append(OccupancyChange(parameter, getattr(launch, attribute), value, blocks, fraction))
+                break
+    return tuple(sorted(changes, key=lambda change: abs(change.after - change.before) / change.before))

@@ -28,6 +28,7 @@ from torchprof_tui.analysis.memory.producers import (
     find_nearest_or_self,
     match_name_prefix,
 )
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.core.arrays import I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -60,14 +61,13 @@ def find_workspaces(trace: Trace, device_id: int) -> Workspaces | None:
         return None
     on_device = np.array([lane.device == device_id for lane in trace.lanes], np.bool_)
     kernels = np.flatnonzero(trace.kind == Kind.KERNEL)
-    kernels = kernels[on_device[trace.lane[kernels]]]
+    kernels = kernels[on_device[trace.lane[kernels]] & (trace.links.launch_of[kernels] >= 0)]
     launches = trace.links.launch_of[kernels]
-    kernels, launches = kernels[launches >= 0], launches[launches >= 0]
-    kernels = kernels[find_nearest_or_self(trace.parent, launches, mask_products(trace)) >= 0]
-    if not len(kernels):
+    multiplies = find_nearest_or_self(trace.parent, launches, mask_products(trace)) >= 0
+    if not multiplies.any():
         return None
-    thread = trace.lane[trace.links.launch_of[kernels]].astype(np.int64)
-    pairs = np.unique(thread * len(trace.lanes) + trace.lane[kernels])
+    thread = trace.lane[launches[multiplies]].astype(np.int64)
+    pairs = np.unique(thread * len(trace.lanes) + trace.lane[kernels[multiplies]])
     return Workspaces(size, len(pairs))
 
 
@@ -108,8 +108,7 @@ def find_new_workspaces(producers: Producers, lifetimes: Lifetimes) -> I64:
 
 def mask_products(trace: Trace) -> Bool:
     """Select the ops that multiply matrices by cuBLAS: bool[n]."""
-    named = np.fromiter((name in PRODUCT_OPS for name in trace.names), np.bool_, len(trace.names))
-    return np.asarray(named[trace.name] & (trace.kind == Kind.OP))
+    return np.asarray(match_names(trace, PRODUCT_OPS.__contains__) & (trace.kind == Kind.OP))
 
 
 class Category(IntEnum):
@@ -170,19 +169,27 @@ def decide_categories(producers: Producers, lifetimes: Lifetimes, phase: U8) -> 
     born = np.where(lifetimes.allocated_by >= 0, times[np.maximum(lifetimes.allocated_by, 0)], 0)
     died = np.where(lifetimes.is_freed, times[np.maximum(lifetimes.freed_by, 0)], FOREVER)
     category = np.full(len(lifetimes), Category.UNKNOWN, np.uint8)
-    _decide_of_pass(category, passes, phase == Phase.BACKWARD, born, died, Phase.BACKWARD, Category.GRADIENT)
-    _decide_of_pass(category, passes, phase == Phase.OPTIMIZER, born, died, Phase.OPTIMIZER, Category.OPTIMIZER_STATE)
-    _decide_forward(category, passes, phase == Phase.FORWARD, born, died)
-    next_start = passes.find_next_start(born)
+    for of_phase, lasting in ((Phase.BACKWARD, Category.GRADIENT), (Phase.OPTIMIZER, Category.OPTIMIZER_STATE)):
+        rows = np.flatnonzero(phase == of_phase)
+        within = passes.find_pass(born[rows], of_phase)
+        rows, within = rows[within >= 0], within[within >= 0]
+        lasts = died[rows] >= passes.find_settled_time(within)
+        category[rows] = np.where(lasts, lasting, Category.TEMPORARY)
+    rows = np.flatnonzero(phase == Phase.FORWARD)  # activations outlive the start of the backward pass
+    freed = died[rows] < FOREVER
+    lasts = (died[rows] > passes.find_next_start(born[rows], Phase.BACKWARD)) | (~freed & passes.has(Phase.BACKWARD))
+    category[rows] = np.where(lasts, Category.ACTIVATION, np.where(freed, Category.TEMPORARY, Category.UNKNOWN))
     outside = phase == Phase.OTHER
-    category[outside & (died <= next_start) & (died < FOREVER)] = Category.TEMPORARY
-    category[_find_freed_in_backward(producers, lifetimes, outside & (died > next_start))] = Category.ACTIVATION
-    sources = _Sources(producers, lifetimes.allocated_by)
-    outlives_phase = died > next_start
-    free_of_modules = np.flatnonzero((outside | (phase == Phase.FORWARD)) & outlives_phase)
-    category[free_of_modules[sources.create_inputs(free_of_modules)]] = Category.INPUT
-    outside_rows = np.flatnonzero(outside)
-    category[outside_rows[sources.create_parameters(outside_rows, died)]] = Category.PARAMETER
+    outlives_phase = died > passes.find_next_start(born)
+    category[outside & ~outlives_phase & (died < FOREVER)] = Category.TEMPORARY
+    # A forward pass that torch.compile made, recorded without Python frames, has neither calls of modules nor ops with
+    # a node of their own: its allocations seem to be outside of the passes, but are freed in a backward pass.
+    rows = np.flatnonzero(outside & outlives_phase & (lifetimes.allocated_by >= 0) & lifetimes.is_freed)
+    category[rows[producers.find_phases(lifetimes.freed_by[rows]) == Phase.BACKWARD]] = Category.ACTIVATION
+    rows = np.flatnonzero((outside | (phase == Phase.FORWARD)) & outlives_phase)
+    category[rows[_create_inputs(producers, lifetimes.allocated_by[rows])]] = Category.INPUT
+    rows = np.flatnonzero(outside)
+    category[rows[_create_parameters(producers, lifetimes.allocated_by[rows], died[rows])]] = Category.PARAMETER
     held = outside & ~lifetimes.is_freed & (born < (passes.start[0] if len(passes) else 0))
     if not producers.has_frames:  # a copy to the device may be a buffer as well
         category[held & (category == Category.INPUT)] = Category.UNKNOWN
@@ -190,39 +197,6 @@ def decide_categories(producers: Producers, lifetimes: Lifetimes, phase: U8) -> 
     category[find_new_workspaces(producers, lifetimes)] = Category.WORKSPACE
     _decide_older(category, producers, lifetimes)
     return category
-
-
-def _decide_of_pass(
-    category: U8, passes: Passes, mask: Bool, born: I64, died: I64, phase: Phase, lasting: Category
-) -> None:
-    """Decide what was allocated in passes of one phase: `lasting` where it outlives its pass, else temporary."""
-    rows = np.flatnonzero(mask)
-    within = passes.find_pass(born[rows], phase)
-    rows, within = rows[within >= 0], within[within >= 0]
-    lasts = died[rows] >= passes.find_settled_time(within)
-    category[rows] = np.where(lasts, lasting, Category.TEMPORARY)
-
-
-def _decide_forward(category: U8, passes: Passes, mask: Bool, born: I64, died: I64) -> None:
-    """Decide what was allocated in forward passes: activations outlive the start of the backward pass."""
-    rows = np.flatnonzero(mask)
-    backward = passes.find_next_start(born[rows], Phase.BACKWARD)
-    freed = died[rows] < FOREVER
-    lasts = died[rows] > backward
-    has_backward = passes.has(Phase.BACKWARD)
-    kept = lasts | (~freed & has_backward)
-    category[rows] = np.where(kept, Category.ACTIVATION, np.where(freed, Category.TEMPORARY, Category.UNKNOWN))
-
-
-def _find_freed_in_backward(producers: Producers, lifetimes: Lifetimes, mask: Bool) -> I64:
-    """Find what is freed in a backward pass: int64[a], of the lifetimes in `mask` bool[k].
-
-    A forward pass that torch.compile made, recorded without Python frames, has neither calls of modules nor ops with a
-    node of their own: its allocations seem to be outside of the passes.
-    """
-    rows = np.flatnonzero(mask & (lifetimes.allocated_by >= 0) & lifetimes.is_freed)
-    freed: I64 = rows[producers.find_phases(lifetimes.freed_by[rows]) == Phase.BACKWARD]
-    return freed
 
 
 def _find_held_parameters(passes: Passes, lifetimes: Lifetimes, held: Bool, category: U8, born: I64) -> I64:
@@ -263,62 +237,41 @@ def _decide_older(category: U8, producers: Producers, lifetimes: Lifetimes) -> N
     )
 
 
-class _Sources:
-    """What the code around allocations says; `records` int64[k]: those of the lifetimes."""
+def _create_inputs(producers: Producers, records: I64) -> Bool:
+    """Test which records allocate inputs, by what is around them outside of all modules: bool[r]."""
+    trace = producers.trace
+    op = producers.find_ops(records)
+    owner = producers.owner[records].astype(np.int64)
+    if not len(trace):
+        return np.zeros(len(records), np.bool_)
 
-    def __init__(self, producers: Producers, records: I64) -> None:
-        self._producers, self._trace, self._records = producers, producers.trace, records
+    def is_within(events: I64, mask: Bool) -> Bool:
+        return np.asarray(find_nearest_or_self(trace.parent, events, mask) >= 0)
 
-    def create_inputs(self, rows: I64) -> Bool:
-        """Test which lifetimes (rows) are inputs by what allocated them, outside of all modules: bool[r]."""
-        trace, records = self._trace, self._records[rows]
-        op = self._producers.find_ops(records)
-        owner = self._producers.owner[records].astype(np.int64)
-        in_module = find_nearest_or_self(trace.parent, owner, self._is_module_call | self._is_module_code) >= 0
-        known_op = np.maximum(op, 0)
-        creates = np.zeros(len(rows), np.bool_)
-        if len(trace):
-            named = np.fromiter((name in FACTORY_OPS for name in trace.names), np.bool_, len(trace.names))
-            factory = np.asarray(named[trace.name])
-            above = find_nearest_or_self(trace.parent, op, factory)
-            copies = find_host_copies(trace)
-            creates = (op >= 0) & (
-                (above >= 0) | copies[known_op] | (find_nearest_or_self(trace.parent, owner, self._is_loader) >= 0)
-            )
-        return creates & ~in_module
+    creates = is_within(op, match_names(trace, FACTORY_OPS.__contains__)) | find_host_copies(trace)[np.maximum(op, 0)]
+    loads = is_within(owner, match_name_prefix(trace, _LOADER_FILES, _LOADER_ANNOTATION))
+    in_module = is_within(owner, match_name_prefix(trace, MODULE_PREFIX, _MODULE_FILES))
+    return (op >= 0) & (creates | loads) & ~in_module
 
-    def create_parameters(self, rows: I64, died: I64) -> Bool:
-        """Test which lifetimes (rows) were allocated by nn.Module's code and outlive it: bool[r]."""
-        trace = self._trace
-        owner = self._producers.owner[self._records[rows]].astype(np.int64)
-        created = np.zeros(len(rows), np.bool_)
-        known = np.flatnonzero(owner >= 0)
-        is_code = self._is_module_code
-        frame = find_outermost_ancestor(trace.parent, owner[known], is_code)
-        frame = np.where((frame < 0) & is_code[owner[known]], owner[known], frame)
-        end = np.where(frame >= 0, (trace.start + trace.duration)[np.maximum(frame, 0)], FOREVER)
-        created[known] = (frame >= 0) & (died[rows[known]] > end)
-        return created
 
-    @property
-    def _is_module_call(self) -> Bool:
-        return match_name_prefix(self._trace, MODULE_PREFIX)
-
-    @property
-    def _is_module_code(self) -> Bool:
-        return match_name_prefix(self._trace, _MODULE_FILES)
-
-    @property
-    def _is_loader(self) -> Bool:
-        return match_name_prefix(self._trace, _LOADER_FILES) | match_name_prefix(self._trace, _LOADER_ANNOTATION)
+def _create_parameters(producers: Producers, records: I64, died: I64) -> Bool:
+    """Test which records are allocated by nn.Module's code and outlive it: bool[r]. `died` int64[r], ns."""
+    trace = producers.trace
+    owner = producers.owner[records].astype(np.int64)
+    created = np.zeros(len(records), np.bool_)
+    known = np.flatnonzero(owner >= 0)
+    is_code = match_name_prefix(trace, _MODULE_FILES)
+    frame = find_outermost_ancestor(trace.parent, owner[known], is_code)
+    frame = np.where((frame < 0) & is_code[owner[known]], owner[known], frame)
+    end = np.where(frame >= 0, (trace.start + trace.duration)[np.maximum(frame, 0)], FOREVER)
+    created[known] = (frame >= 0) & (died[known] > end)
+    return created
 
 
 def find_host_copies(trace: Trace) -> Bool:
     """Find the events that copy from the host to a device, with all that is around their launches: bool[n]."""
-    is_copy_name = np.fromiter(("HtoD" in name for name in trace.names), np.bool_, len(trace.names))
-    copies = np.flatnonzero((trace.kind == Kind.COPY) & is_copy_name[trace.name])
+    copies = np.flatnonzero((trace.kind == Kind.COPY) & match_names(trace, lambda name: "HtoD" in name))
     launches = trace.links.launch_of[copies]
     mask = np.zeros(len(trace), np.bool_)
     mask[launches[launches >= 0]] = True
-    is_op = np.asarray(trace.kind == Kind.OP)
-    return np.asarray(include_ancestors(trace.parent, mask) & is_op)
+    return np.asarray(include_ancestors(trace.parent, mask) & (trace.kind == Kind.OP))

@@ -54,6 +54,19 @@ class Lifetimes:
         alive = np.flatnonzero((self.begin <= record) & (self.end > record))
         return alive[np.argsort(-self.bytes[alive], kind="stable")]
 
+    def sum_alive(self, records: I64) -> I64:
+        """Sum the bytes that are alive after each of these records: int64[m]. `records` int64[m]: ascending rows."""
+        begin = np.where(self.begin < 0, 0, np.searchsorted(records, self.begin))  # 0 for what is older than all
+        change = np.zeros(len(records) + 1, np.int64)
+        np.add.at(change, begin, self.bytes)
+        np.subtract.at(change, np.searchsorted(records, self.end), self.bytes)
+        return np.cumsum(change)[:-1]
+
+    def select(self, rows: I64) -> Lifetimes:
+        """Select some of them: rows int64[s]."""
+        columns = (self.allocated_by, self.freed_by, self.begin, self.end, self.bytes)
+        return Lifetimes(*(column[rows] for column in columns))
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryLifetimes:
@@ -134,14 +147,11 @@ def split_by_device(trace: Trace, memory: MemoryEvents) -> list[I64]:
     space = np.zeros(count, np.int64)
     for column in (process, memory.device_type, memory.device_id):
         values = np.unique(column)
-        space = _number_values(space * len(values) + np.searchsorted(values, column))
+        # Number the distinct keys in ascending order; few are distinct, so that a search beats an argsort.
+        keys = space * len(values) + np.searchsorted(values, column)
+        space = np.searchsorted(np.unique(keys), keys).astype(np.int64)
     order = np.argsort(space, kind="stable")
     return [part.astype(np.int64) for part in np.split(order, np.cumsum(np.bincount(space))[:-1])] if count else []
-
-
-def _number_values(keys: I64) -> I64:
-    """Number the distinct keys in ascending order: int64[m]. Few are distinct, so that a search beats an argsort."""
-    return np.searchsorted(np.unique(keys), keys).astype(np.int64)
 
 
 def find_enclosing_events(trace: Trace, memory: MemoryEvents) -> I32:
@@ -177,7 +187,8 @@ class DeviceMemory:
     `records` int64[m]: its rows of `Trace.memory`, ascending. `time`, `allocated`, `reserved` int64[m]: a step
     function, the state after each record; `reserved` is UNKNOWN_BYTES where it is not recorded. `has_totals`: allocated
     bytes are recorded; else they are summed since the start. `lifetimes`: None where no addresses are recorded.
-    `base`: bytes that were allocated before the first record. `held_before`: of these, the bytes that are never freed.
+    `base`: bytes that were allocated before the first record. `held_before`: of these, the bytes that are never freed;
+    with the lifetimes they sum to `allocated`.
     """
 
     label: str
@@ -214,21 +225,6 @@ class DeviceMemory:
             inside, self.reserved[index], np.int64(UNKNOWN_BYTES)
         )
 
-    def sum_alive(self) -> I64:
-        """Sum what the lifetimes and `held_before` account for after each record: int64[m]. Equals `allocated`.
-
-        A difference means that records are missing or out of order. Zeros where there are no addresses.
-        """
-        if self.lifetimes is None:
-            return np.zeros(len(self.records), np.int64)
-        begin = np.searchsorted(self.records, self.lifetimes.begin)  # 0 also for what is older than all records
-        begin[self.lifetimes.begin < 0] = 0
-        end = np.searchsorted(self.records, self.lifetimes.end)
-        change = np.zeros(len(self.records) + 1, np.int64)
-        np.add.at(change, begin, self.lifetimes.bytes)
-        np.subtract.at(change, end, self.lifetimes.bytes)
-        return self.held_before + np.cumsum(change)[:-1]
-
 
 def build_device_memory(trace: Trace, memory: MemoryEvents) -> list[DeviceMemory]:
     """Build the memory of each process and device: GPUs first, those with the highest peak first."""
@@ -256,6 +252,9 @@ def _build_device(trace: Trace, memory: MemoryEvents, records: I64) -> DeviceMem
     else:
         base = max(older, -min(int(summed.min()), 0))
     lane = int(memory.lane[records[0]])
+    reserved = memory.reserved[records]
+    if not (reserved > 0).any():  # the CPU has no such pool, and records 0
+        reserved = np.full(len(records), UNKNOWN_BYTES, np.int64)
     return DeviceMemory(
         label=format_device(int(memory.device_type[records[0]]), int(memory.device_id[records[0]])),
         device_type=int(memory.device_type[records[0]]),
@@ -264,15 +263,9 @@ def _build_device(trace: Trace, memory: MemoryEvents, records: I64) -> DeviceMem
         records=records,
         time=memory.time[records],
         allocated=np.where(recorded >= 0, recorded, base + summed),
-        reserved=_read_reserved(memory, records),
+        reserved=reserved,
         has_totals=has_totals,
         lifetimes=lifetimes,
         base=base,
         held_before=max(base - older, 0),
     )
-
-
-def _read_reserved(memory: MemoryEvents, records: I64) -> I64:
-    """Read the reserved bytes; all unknown where none are above 0: the CPU has no such pool, and records 0."""
-    reserved = memory.reserved[records]
-    return reserved if (reserved > 0).any() else np.full(len(records), UNKNOWN_BYTES, np.int64)

@@ -7,7 +7,7 @@ the gradients: each has the size of its parameter, and the optimizers of the Ada
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
@@ -30,9 +30,10 @@ from torchprof_tui.analysis.memory.producers import (
     find_passes,
     match_name_prefix,
 )
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import Kind
-from torchprof_tui.trace.model.trace import MemoryEvents, Trace
+from torchprof_tui.trace.model.trace import Trace
 
 STATE_TENSORS = {"Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "Adagrad": 1}
 """Tensors of a parameter's size that torch's optimizers keep for each parameter; others depend on their options.
@@ -41,6 +42,9 @@ SGD keeps one if it has momentum, which the ops of its step tell.
 """
 
 _OPTIMIZER_NAME = re.compile(re.escape(OPTIMIZER_STEP_PREFIX) + r"(\w+)\.")
+
+
+_MOMENTUM_OPS = ("aten::mul_", "aten::_foreach_mul_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,12 @@ def estimate_older_memory(
         rest -= parameters
     names = {match[1] for name in producers.trace.names if (match := _OPTIMIZER_NAME.match(name))}
     name = names.pop() if len(names) == 1 else ""
-    tensors = 1 if name == "SGD" and _keeps_momentum(producers) else STATE_TENSORS.get(name, 0)
+    tensors = STATE_TENSORS.get(name, 0)
+    if name == "SGD":  # its step multiplies in place only with the momentum of each parameter
+        trace = producers.trace
+        rows = np.flatnonzero(match_names(trace, _MOMENTUM_OPS.__contains__) & (trace.kind == Kind.OP))
+        steps = match_name_prefix(trace, OPTIMIZER_STEP_PREFIX)
+        tensors = int((find_nearest_or_self(trace.parent, rows, steps) >= 0).any())
     missing = _find_missing(lifetimes, category == Category.OPTIMIZER_STATE, tensors * count, tensors * gradients)
     state = min(rest, missing)
     if state:
@@ -87,9 +96,8 @@ def estimate_older_memory(
         seen = int(np.count_nonzero(category == Category.WORKSPACE))
         number = min(workspaces.count - seen, rest // workspaces.size)
         if number > 0:
-            rule = (
-                f"cuBLAS keeps {workspaces.size / (1 << 20):.4g} MiB for each thread and stream with products: {number}"
-            )
+            mib = workspaces.size / (1 << 20)
+            rule = f"cuBLAS keeps {mib:.4g} MiB for each thread and stream with products: {number}"
             parts.append(OlderPart(Category.WORKSPACE, number * workspaces.size, rule))
             rest -= number * workspaces.size
     if rest:
@@ -115,15 +123,6 @@ def _measure_gradients(producers: Producers, lifetimes: Lifetimes, category: U8)
     np.add.at(counts, within, 1)
     np.add.at(sums, within, lifetimes.bytes[rows])
     return int(counts.max()), int(sums[counts == counts.max()].min())
-
-
-def _keeps_momentum(producers: Producers) -> bool:
-    """Return whether a step of SGD multiplies in place, as it does with the momentum of each parameter only."""
-    trace = producers.trace
-    named = np.fromiter((name in ("aten::mul_", "aten::_foreach_mul_") for name in trace.names), np.bool_)
-    rows = np.flatnonzero(named[trace.name] & (trace.kind == Kind.OP))
-    steps = match_name_prefix(trace, OPTIMIZER_STEP_PREFIX)
-    return bool((find_nearest_or_self(trace.parent, rows, steps) >= 0).any())
 
 
 class GroupBy(str, Enum):
@@ -208,12 +207,13 @@ class DeviceHistory:
 
     def since(self, lifetime: int) -> int | None:
         """Return when a lifetime begins, ns; None before the recording."""
-        record = int(self.lifetimes.allocated_by[lifetime])
-        return int(self.producers.memory.time[record]) if record >= 0 else None
+        return self._read_time(int(self.lifetimes.allocated_by[lifetime]))
 
     def until(self, lifetime: int) -> int | None:
         """Return when a lifetime ends, ns; None if it is never freed in the trace."""
-        record = int(self.lifetimes.freed_by[lifetime])
+        return self._read_time(int(self.lifetimes.freed_by[lifetime]))
+
+    def _read_time(self, record: int) -> int | None:
         return int(self.producers.memory.time[record]) if record >= 0 else None
 
     def label_lifetimes(self, lifetimes: I64, by: GroupBy) -> tuple[I32, list[str]]:
@@ -240,25 +240,25 @@ class DeviceHistory:
         Raises OSError, LookupError by shape.
         """
         index, labels = self.label_lifetimes(state.alive, by)
-        sums = np.zeros(len(labels), np.int64)
-        np.add.at(sums, index, self.lifetimes.bytes[state.alive])
-        order = np.argsort(index, kind="stable")
-        members = np.split(state.alive[order], np.cumsum(np.bincount(index, minlength=len(labels)))[:-1])
-        groups = [
-            self._build_group(labels[number] or NOT_KNOWN[by], int(sums[number]), members[number])
-            for number in range(len(labels))
-            if len(members[number])
-        ]
-        groups += _group_older(state.older, by)
-        groups = _merge_groups(groups)
+        groups: dict[str, MemoryGroup] = {}
+        counts = np.bincount(index, minlength=len(labels))
+        parts = np.split(state.alive[np.argsort(index, kind="stable")], np.cumsum(counts)[:-1])
+        for label, members in zip(labels, parts, strict=False):
+            if len(members):
+                first = int(members[np.argmin(self.lifetimes.begin[members])])
+                last = int(members[np.argmax(self.lifetimes.end[members])])
+                shown, total = label or NOT_KNOWN[by], int(self.lifetimes.bytes[members].sum())
+                groups[shown] = MemoryGroup(shown, total, members, self.since(first), self.until(last))
+        older = [(part.category.label, part.bytes) for part in state.older.parts]
+        if by is not GroupBy.CATEGORY:
+            older = [(BEFORE, state.older.bytes)] if state.older.bytes else []
+        nothing = np.zeros(0, np.int64)
+        for label, size in older:  # a category may have parts from the recording and from before
+            other = groups.get(label, MemoryGroup(label, 0, nothing, None, None))
+            groups[label] = replace(other, bytes=other.bytes + size, since=None, until=None)
         if state.unaccounted:
-            groups.append(MemoryGroup(UNACCOUNTED, state.unaccounted, np.zeros(0, np.int64), None, None))
-        return sorted(groups, key=lambda group: -group.bytes)
-
-    def _build_group(self, label: str, total: int, members: I64) -> MemoryGroup:
-        first = int(members[np.argmin(self.lifetimes.begin[members])])
-        last = int(members[np.argmax(self.lifetimes.end[members])])
-        return MemoryGroup(label, total, members, self.since(first), self.until(last))
+            groups[UNACCOUNTED] = MemoryGroup(UNACCOUNTED, state.unaccounted, nothing, None, None)
+        return sorted(groups.values(), key=lambda group: -group.bytes)
 
 
 UNACCOUNTED = "not accounted for"
@@ -275,32 +275,6 @@ NOT_KNOWN = {
     GroupBy.SHAPE: "(no shapes)",
 }
 """The label of memory of which this is not known."""
-
-
-def _group_older(older: OlderMemory, by: GroupBy) -> list[MemoryGroup]:
-    """List the groups of what was allocated before the recording and is never freed."""
-    nothing = np.zeros(0, np.int64)
-    if by is GroupBy.CATEGORY:
-        return [MemoryGroup(part.category.label, part.bytes, nothing, None, None) for part in older.parts]
-    return [MemoryGroup(BEFORE, older.bytes, nothing, None, None)] if older.bytes else []
-
-
-def _merge_groups(groups: list[MemoryGroup]) -> list[MemoryGroup]:
-    """Merge groups of the same label: a category may have parts from before the recording."""
-    merged: dict[str, MemoryGroup] = {}
-    for group in groups:
-        other = merged.get(group.label)
-        if other is None:
-            merged[group.label] = group
-            continue
-        merged[group.label] = MemoryGroup(
-            group.label,
-            other.bytes + group.bytes,
-            np.concatenate([other.lifetimes, group.lifetimes]),
-            None if other.since is None or group.since is None else min(other.since, group.since),
-            None if other.until is None or group.until is None else max(other.until, group.until),
-        )
-    return list(merged.values())
 
 
 @dataclass(frozen=True)
@@ -341,23 +315,16 @@ def build_memory_history(trace: Trace) -> MemoryHistory | None:
         return None
     kept = trace.derived.get(_KEY)
     if not isinstance(kept, _KeptHistory):
-        kept = trace.derived[_KEY] = _find_history(trace, memory)
+        producers = Producers(trace, memory, find_passes(trace), find_enclosing_events(trace, memory))
+        found = []
+        for device in build_device_memory(trace, memory):
+            lifetimes = device.lifetimes or NOTHING
+            phase = producers.find_phases(lifetimes.allocated_by)
+            found.append((device, phase, decide_categories(producers, lifetimes, phase)))
+        kept = trace.derived[_KEY] = _KeptHistory(producers.passes, producers.owner, tuple(found))
     producers = Producers(trace, memory, kept.passes, kept.owner)
-    devices = []
-    for device, phase, category in kept.devices:
-        lifetimes = NOTHING if device.lifetimes is None else device.lifetimes
-        devices.append(DeviceHistory(device, producers, lifetimes, phase, category))
+    devices = (DeviceHistory(each[0], producers, each[0].lifetimes or NOTHING, *each[1:]) for each in kept.devices)
     return MemoryHistory(trace, tuple(devices))
-
-
-def _find_history(trace: Trace, memory: MemoryEvents) -> _KeptHistory:
-    producers = Producers(trace, memory, find_passes(trace), find_enclosing_events(trace, memory))
-    devices = []
-    for device in build_device_memory(trace, memory):
-        lifetimes = NOTHING if device.lifetimes is None else device.lifetimes
-        phase = producers.find_phases(lifetimes.allocated_by)
-        devices.append((device, phase, decide_categories(producers, lifetimes, phase)))
-    return _KeptHistory(producers.passes, producers.owner, tuple(devices))
 
 
 def explain_missing_memory(trace: Trace) -> str:
@@ -429,8 +396,8 @@ def find_highest_positions(device: DeviceHistory, edges: I64) -> I64:
     does a cell in which nothing higher follows: the peak of the trace is always the highest of its cell.
     """
     memory = device.memory
-    first = np.searchsorted(memory.time, edges[:-1], side="left")
-    last = np.searchsorted(memory.time, edges[1:], side="left")
+    bounds = np.searchsorted(memory.time, edges, side="left")
+    first, last = bounds[:-1], bounds[1:]
     best = first.astype(np.int64) - 1
     has_records = np.flatnonzero(last > first)
     if not len(has_records):

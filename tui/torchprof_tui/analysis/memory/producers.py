@@ -13,6 +13,7 @@ from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.dispatch.call_sites import MODULE_PREFIX, CallSites
 from torchprof_tui.analysis.dispatch.frame_names import FrameOrigin, parse_frame
 from torchprof_tui.analysis.dispatch.source_line import BACKWARD_ENGINE_PREFIX, find_open_names
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import MemoryEvents, Trace
@@ -96,7 +97,12 @@ def find_passes(trace: Trace) -> Passes:
     annotation that each optimizer makes of `step` (optimizer). A module called inside the backward pass, as by
     checkpointing, is no forward pass of its own.
     """
-    mark = _mark_events(trace)
+    mark = np.full(len(trace), NO_MARK, np.uint8)
+    mark[trace.links.forward] = Phase.FORWARD
+    mark[match_name_prefix(trace, MODULE_PREFIX) & (trace.kind == Kind.PYTHON)] = Phase.FORWARD
+    mark[match_name_prefix(trace, BACKWARD_ENGINE_PREFIX)] = Phase.BACKWARD
+    mark[trace.links.backward] = Phase.BACKWARD
+    mark[match_name_prefix(trace, OPTIMIZER_STEP_PREFIX) & (trace.kind != Kind.GPU_ANNOTATION)] = Phase.OPTIMIZER
     marked = np.flatnonzero(mark != NO_MARK)
     marked = marked[find_nearest_ancestor(trace.parent, marked, mark != NO_MARK) < 0]
     marked = marked[np.argsort(trace.start[marked], kind="stable")]
@@ -108,21 +114,9 @@ def find_passes(trace: Trace) -> Passes:
     return Passes(phase[first], start[first], np.maximum.reduceat(end, first), mark)
 
 
-def _mark_events(trace: Trace) -> U8:
-    """Mark the events that tell a phase: uint8[n]."""
-    mark = np.full(len(trace), NO_MARK, np.uint8)
-    mark[trace.links.forward] = Phase.FORWARD
-    mark[match_name_prefix(trace, MODULE_PREFIX) & (trace.kind == Kind.PYTHON)] = Phase.FORWARD
-    mark[match_name_prefix(trace, BACKWARD_ENGINE_PREFIX)] = Phase.BACKWARD
-    mark[trace.links.backward] = Phase.BACKWARD
-    mark[match_name_prefix(trace, OPTIMIZER_STEP_PREFIX) & (trace.kind != Kind.GPU_ANNOTATION)] = Phase.OPTIMIZER
-    return mark
-
-
-def match_name_prefix(trace: Trace, prefix: str) -> Bool:
-    """Select the events whose name starts with `prefix`: bool[n]."""
-    matches = np.fromiter((name.startswith(prefix) for name in trace.names), np.bool_, len(trace.names))
-    return np.asarray(matches[trace.name]) if len(trace.names) else np.zeros(len(trace), np.bool_)
+def match_name_prefix(trace: Trace, *prefixes: str) -> Bool:
+    """Select the events whose name starts with one of these: bool[n]."""
+    return match_names(trace, lambda name: name.startswith(prefixes))
 
 
 def find_nearest_or_self(parent: I32, nodes: I32 | I64, mask: Bool) -> I64:
@@ -173,9 +167,6 @@ ALLOCATING_OPS = frozenset(
     )
 )
 """Ops that only allocate: the op that called one of them says what the memory is for."""
-
-
-_Factorize = Callable[[I32], tuple[I32, list[str]]]
 
 
 class Producers:
@@ -257,7 +248,7 @@ class Producers:
     def _owners_of(self, records: I64) -> I64:
         return np.where(records >= 0, self.owner[np.maximum(records, 0)], -1).astype(np.int64)
 
-    def _factorize(self, records: I64, factorize: _Factorize) -> tuple[I32, list[str]]:
+    def _factorize(self, records: I64, factorize: Callable[[I32], tuple[I32, list[str]]]) -> tuple[I32, list[str]]:
         owners = self._owners_of(records)
         known = np.flatnonzero(owners >= 0)
         index, texts = factorize(owners[known].astype(np.int32))
@@ -266,47 +257,38 @@ class Producers:
         return out, texts
 
     def _factorize_lines_of_events(self, events: I32) -> tuple[I32, list[str]]:
-        frame = np.where(self._user_caller[events] >= 0, self._user_caller[events], self._library_caller[events])
+        frame = self._calling_frame[events]
         name = np.where(frame >= 0, self.trace.name[np.maximum(frame, 0)], -1)
         names, inverse = np.unique(np.append(name, -1), return_inverse=True)
         index_of_text: dict[str, int] = {"": 0}
-        index = [index_of_text.setdefault(self._format_line(each), len(index_of_text)) for each in names.tolist()]
+        index = []
+        for each in names.tolist():
+            found = parse_frame(self.trace.names[each]) if each >= 0 else None
+            text = ""
+            if found is not None:
+                has_line = found.line is not None and each not in self._open_names
+                place = f"{found.file}:{found.line} " if has_line else f"{found.file}: "
+                text = f"{place}{found.function}"
+            index.append(index_of_text.setdefault(text, len(index_of_text)))
         return np.array(index, np.int32)[inverse[:-1]], list(index_of_text)
-
-    def _format_line(self, name: int) -> str:
-        frame = parse_frame(self.trace.names[name]) if name >= 0 else None
-        if frame is None:
-            return ""
-        if name in self._open_names:
-            frame = frame.forget_line()
-        return (
-            f"{frame.file}: {frame.function}" if frame.line is None else f"{frame.file}:{frame.line} {frame.function}"
-        )
 
     @cached_property
     def _open_names(self) -> frozenset[int]:
         return find_open_names(self.trace)
 
     @cached_property
-    def _user_caller(self) -> I32:
-        return self.call_sites.find_callers(self._mask_frames(FrameOrigin.USER))
-
-    @cached_property
-    def _library_caller(self) -> I32:
-        return self.call_sites.find_callers(self._mask_frames(FrameOrigin.LIBRARY))
-
-    @cached_property
-    def _origins(self) -> U8:
-        """uint8[names]: the FrameOrigin of each name of a Python event, 255 for other names."""
-        origins = np.full(len(self.trace.names) + 1, 255, np.uint8)
-        for name in np.unique(self.trace.name[self.trace.kind == Kind.PYTHON]).tolist():
+    def _calling_frame(self) -> I32:
+        """int32[n]: the innermost frame of the user's code around each event, else of an installed package, else -1."""
+        is_python = np.asarray(self.trace.kind == Kind.PYTHON)
+        origins = np.full(len(self.trace.names) + 1, 255, np.uint8)  # 255 for names of other events
+        for name in np.unique(self.trace.name[is_python]).tolist():
             frame = parse_frame(self.trace.names[name])
             if frame is not None:
                 origins[name] = frame.origin
-        return origins
-
-    def _mask_frames(self, origin: FrameOrigin) -> Bool:
-        return np.asarray((self.trace.kind == Kind.PYTHON) & (self._origins[self.trace.name] == origin))
+        origin = origins[self.trace.name]
+        user = self.call_sites.find_callers(is_python & (origin == FrameOrigin.USER))
+        library = self.call_sites.find_callers(is_python & (origin == FrameOrigin.LIBRARY))
+        return np.where(user >= 0, user, library)
 
     @cached_property
     def _is_op(self) -> Bool:
@@ -314,5 +296,4 @@ class Producers:
 
     @cached_property
     def _only_allocates(self) -> Bool:
-        named = np.fromiter((name in ALLOCATING_OPS for name in self.trace.names), np.bool_, len(self.trace.names))
-        return np.asarray(named[self.trace.name]) if len(named) else np.zeros(len(self.trace), np.bool_)
+        return match_names(self.trace, ALLOCATING_OPS.__contains__)

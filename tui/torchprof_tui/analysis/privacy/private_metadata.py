@@ -139,7 +139,11 @@ def _walk(top: str, values: Any, depth: int = 0) -> Iterator[PrivateValue]:
         elif _is_secret(keys, value, depth):
             yield PrivateValue(keys, PrivateKind.SECRET, 1)
         elif isinstance(value, dict):
-            named = _find_named_value(value)
+            name = next((value[key] for key in _NAME_KEYS if isinstance(value.get(key), str)), None)
+            rating = SecretName.NONE if name is None else rate_name(name)
+            named = next(
+                (key for key in _VALUE_KEYS if rating and key in value and holds_secret(value[key], rating)), None
+            )
             if named is not None:
                 yield PrivateValue((*keys, named), PrivateKind.SECRET, 1)
             stack += [((*keys, key), below) for key, below in reversed(value.items()) if key != named]
@@ -234,13 +238,6 @@ def _is_secret(keys: tuple[str | int, ...], value: Any, depth: int) -> bool:
         if isinstance(parsed, (dict, list)):
             return next(_walk("", parsed, depth + 1), None) is not None
     return has_secret(value)
-
-
-def _find_named_value(value: dict[str, Any]) -> str | None:
-    """Find the key of the value in an object such as {"name": "API_KEY", "value": …}; None where it is no secret."""
-    name = next((value[key] for key in _NAME_KEYS if isinstance(value.get(key), str)), None)
-    rating = SecretName.NONE if name is None else rate_name(name)
-    return next((key for key in _VALUE_KEYS if rating and key in value and holds_secret(value[key], rating)), None)
 
 
 def _is_value_of_name(values: list[Any], place: int) -> bool:

@@ -106,6 +106,12 @@ def search_names(
     return SearchResult(name_mask, events[order].astype(np.int32), starts[order])
 
 
+def match_names(trace: Trace, matches: Callable[[str], bool]) -> Bool:
+    """Select the events whose name matches: bool[n]. Each distinct name is matched once."""
+    found = np.fromiter(map(matches, trace.names), np.bool_, len(trace.names))
+    return np.asarray(found[trace.name]) if len(found) else np.zeros(len(trace), np.bool_)
+
+
 def suggest_names(known: Sequence[str], name: str) -> list[str]:
     """Suggest known names in place of an unknown one: those that contain it, else similar ones (MAX_SUGGESTIONS)."""
     near = [each for each in known if name and name.casefold() in each.casefold()]
@@ -117,19 +123,16 @@ def compile_matcher(text: str) -> Callable[[str], bool] | BadPattern:
     if not text:
         return lambda _: False
     if len(text) > 2 and text.startswith("/") and text.endswith("/"):
-        return _compile_expression(text[1:-1])
+        pattern = text[1:-1]
+        try:
+            expression = re.compile(pattern, 0 if is_case_sensitive(f"/{pattern}/") else re.IGNORECASE)
+        except (re.error, OverflowError, RecursionError) as error:
+            return BadPattern(f"not a regular expression: {error}")
+        return lambda name: expression.search(name) is not None
     if is_case_sensitive(text):
         return lambda name: text in name
     folded = text.casefold()
     return lambda name: folded in name.casefold()
-
-
-def _compile_expression(pattern: str) -> Callable[[str], bool] | BadPattern:
-    try:
-        expression = re.compile(pattern, 0 if is_case_sensitive(f"/{pattern}/") else re.IGNORECASE)
-    except (re.error, OverflowError, RecursionError) as error:
-        return BadPattern(f"not a regular expression: {error}")
-    return lambda name: expression.search(name) is not None
 
 
 def is_case_sensitive(text: str) -> bool:

@@ -38,15 +38,25 @@ def measure_serving_steps(trace: Trace) -> ServingSteps:
     end, lane = start + duration, np.asarray(trace.lane)[event].astype(np.int32)
     said_of_name = list(texts.values())
     kind = np.array([KINDS.index(said.kind) for said in said_of_name], np.uint8)[name]
-    numbers = {field: _numbers_of(said_of_name, field)[name] for field in _FIELDS}
+    numbers = {field: np.array([getattr(each, field) for each in said_of_name], np.int64)[name] for field in _FIELDS}
     work = _measure_work(trace, start, end, lane)
     completion = np.maximum(end, work.end)
-    following = _find_following(lane)
-    begin = np.maximum(start, _previous_values(completion, following))
+    following = np.full(len(lane), -1, np.int64)
+    order = np.argsort(lane, kind="stable")
+    is_same = np.diff(lane[order]) == 0
+    following[order[:-1][is_same]] = order[1:][is_same]
+    previous = np.full(len(completion), np.iinfo(np.int64).min)
+    for index, later in enumerate(following.tolist()):
+        if later >= 0:
+            previous[later] = max(int(previous[index]), int(completion[index]))
+    begin = np.maximum(start, previous)
     is_last = following < 0
     waits = _find_waits(trace, lane) if found else {}
     busy = _find_busy_time(trace) if found else NO_INTERVALS
-    wait = _measure_waits(waits, start, end, lane)
+    wait = np.zeros(len(start), np.int64)
+    for own_lane, waiting in waits.items():
+        own_steps = lane == own_lane
+        wait[own_steps] = waiting.measure_before(end[own_steps]) - waiting.measure_before(start[own_steps])
     lead_in = _measure_lead_ins(trace, waits, busy, (start, completion), lane)
     is_eager = np.array([said.is_eager for said in said_of_name], np.bool_)[name]
     gap = np.where(is_last, UNKNOWN, np.maximum(start[following] - end, 0))
@@ -90,10 +100,6 @@ def _name_engines(trace: Trace, said: list[ServingStepName]) -> tuple[str, ...]:
     inner = [parse_step_name(trace.names[name]) for name in used]
     engines = dict.fromkeys(each.engine for each in (*said, *inner) if each is not None)
     return tuple(engine.value for engine in engines if engine is not Engine.VLLM or len(engines) == 1)
-
-
-def _numbers_of(said: list[ServingStepName], field: str) -> I64:
-    return np.array([getattr(each, field) for each in said], np.int64)
 
 
 def assign_steps(start: I64, end: I64, lane: I32, call_lane: I32, time: I64) -> I64:
@@ -201,15 +207,6 @@ def _find_waits(trace: Trace, lane: I32) -> dict[int, Intervals]:
     return found
 
 
-def _measure_waits(waits: dict[int, Intervals], start: I64, end: I64, lane: I32) -> I64:
-    """Measure how long the thread of each step waited for the GPU in it: int64[s] ns."""
-    wait = np.zeros(len(start), np.int64)
-    for own_lane, waiting in waits.items():
-        own_steps = lane == own_lane
-        wait[own_steps] = waiting.measure_before(end[own_steps]) - waiting.measure_before(start[own_steps])
-    return wait
-
-
 def _measure_lead_ins(
     trace: Trace, waits: dict[int, Intervals], busy: Intervals, bounds: tuple[I64, I64], lane: I32
 ) -> I64:
@@ -234,24 +231,6 @@ def _measure_lead_ins(
             unrecorded = unrecorded | union(np.array([launched]), np.asarray(trace.start[earliest : earliest + 1]))
         lead_in[first] = (unrecorded - busy).total
     return lead_in
-
-
-def _find_following(lane: I32) -> I64:
-    """Find the next step on the thread of each: int64[s], -1 for the last of a thread."""
-    following = np.full(len(lane), -1, np.int64)
-    order = np.argsort(lane, kind="stable")
-    is_same = np.diff(lane[order]) == 0
-    following[order[:-1][is_same]] = order[1:][is_same]
-    return following
-
-
-def _previous_values(values: I64, following: I64) -> I64:
-    """Return the running maximum over the steps before each on its thread; the least integer for the first."""
-    previous = np.full(len(values), np.iinfo(np.int64).min)
-    for index, later in enumerate(following.tolist()):
-        if later >= 0:
-            previous[later] = max(int(previous[index]), int(values[index]))
-    return previous
 
 
 def _measure_idle(busy: Intervals, end: I64, gap: I64) -> I64:

@@ -43,6 +43,9 @@ def _summarize(steps: ServingSteps, kind: StepKind, rows: I64) -> KindSummary:
     kernels, graph_kernels = int(steps.kernels[rows].sum()), int(steps.graph_kernels[rows].sum())
     gap = steps.gap[rows][steps.gap[rows] != UNKNOWN]
     gap_idle = steps.gap_idle[rows][steps.gap_idle[rows] != UNKNOWN]
+    outside = (steps.kernels - steps.graph_kernels)[rows]
+    counts = np.bincount(steps.not_graphed[rows], weights=outside, minlength=len(NotGraphed)).astype(np.int64)
+    found = [(reason, int(counts[reason])) for reason in NotGraphed if counts[reason]]
     return KindSummary(
         kind=kind,
         count=len(rows),
@@ -64,20 +67,12 @@ def _summarize(steps: ServingSteps, kind: StepKind, rows: I64) -> KindSummary:
         cpu_time_per_token=int(steps.cpu_time[counted].sum()) / tokens if tokens else None,
         gpu_time=int(steps.gpu_time[rows].sum()),
         graph_share=graph_kernels / kernels if kernels else None,
-        not_graphed=_count_reasons(steps, rows),
+        not_graphed=tuple(sorted(found, key=lambda item: -item[1])),
         gap_p50=_quantile(gap, 50),
         gap_p95=_quantile(gap, 95),
         gap_sum=int(gap.sum()),
         gap_idle_sum=int(gap_idle.sum()) if len(gap_idle) else None,
     )
-
-
-def _count_reasons(steps: ServingSteps, rows: I64) -> tuple[tuple[NotGraphed, int], ...]:
-    """Count the kernels that no graph launched by the reason of their step, most first."""
-    outside = (steps.kernels - steps.graph_kernels)[rows]
-    counts = np.bincount(steps.not_graphed[rows], weights=outside, minlength=len(NotGraphed)).astype(np.int64)
-    found = [(reason, int(counts[reason])) for reason in NotGraphed if counts[reason]]
-    return tuple(sorted(found, key=lambda item: -item[1]))
 
 
 def _quantile(values: I64 | F64, percent: float) -> float | None:

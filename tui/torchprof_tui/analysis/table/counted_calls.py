@@ -214,7 +214,11 @@ def build_calls(trace: Trace, left_out: Bool | None = None) -> Calls:
     is_counted = np.fromiter((name not in _IGNORED_NAMES for name in trace.names), np.bool_, len(trace.names))[
         trace.name
     ]
-    on_cpu = np.flatnonzero(_kind_table(_cpu_kinds(trace))[trace.kind] & is_counted).astype(np.int32)
+    # In a trace that torch did not write, every event on a thread is a call
+    kinds = (Kind.STEP, Kind.ANNOTATION, Kind.OP, Kind.RUNTIME, Kind.OVERHEAD)
+    on_cpu = np.flatnonzero(
+        _kind_table(kinds if trace.format == "kineto" else (*kinds, Kind.OTHER))[trace.kind] & is_counted
+    ).astype(np.int32)
     on_gpu = np.flatnonzero(_kind_table(_GPU_KINDS)[trace.kind] & is_counted).astype(np.int32)
 
     main_lane = find_main_lane(trace)
@@ -259,12 +263,6 @@ def build_calls(trace: Trace, left_out: Bool | None = None) -> Calls:
 
 
 _GPU_KINDS = (*GPU_WORK, Kind.SYNC, Kind.GPU_ANNOTATION)
-
-
-def _cpu_kinds(trace: Trace) -> tuple[Kind, ...]:
-    """Return the kinds of CPU calls. In a trace that torch did not write, every event on a thread is a call."""
-    kinds = (Kind.STEP, Kind.ANNOTATION, Kind.OP, Kind.RUNTIME, Kind.OVERHEAD)
-    return kinds if trace.format == "kineto" else (*kinds, Kind.OTHER)
 
 
 def _kind_table(kinds: Iterable[Kind]) -> Bool:

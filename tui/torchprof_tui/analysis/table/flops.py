@@ -22,7 +22,7 @@ from torchprof_tui.analysis.kernel.footprint import find_device
 from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.table.counted_calls import Calls
-from torchprof_tui.analysis.table.op_args import Inputs, OpArgs
+from torchprof_tui.analysis.table.op_args import OpArgs
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
 from torchprof_tui.analysis.throughput.device_peaks import DTYPES, peak_tflops, short_type
 from torchprof_tui.analysis.throughput.op_formulas import count_flops, has_formula
@@ -46,7 +46,10 @@ def find_flop_kernels(calls: Calls, leaves: I32) -> tuple[I32, I64, F64]:
     work = np.flatnonzero(calls.on_gpu & ~calls.annotation).astype(np.int32)
     leaf_call = find_nearest_ancestor(calls.parent, work, leaf_of >= 0)
     work, leaf = work[leaf_call >= 0], leaf_of[leaf_call[leaf_call >= 0]]
-    rank = _rank_work(calls, work)
+    used = np.unique(calls.name[work])
+    rank_of_name = np.zeros(len(calls.names), np.int64)
+    rank_of_name[used] = [_rank_name(decode_kernel_name(calls.names[name])) for name in used.tolist()]
+    rank: I64 = rank_of_name[calls.name[work]]
     best = np.ones(len(leaves), np.int64)
     np.maximum.at(best, leaf, rank)
     is_best = rank == best[leaf]
@@ -58,15 +61,6 @@ def find_flop_kernels(calls: Calls, leaves: I32) -> tuple[I32, I64, F64]:
     work, leaf = work[kept], leaf[kept]
     time = np.maximum(calls.gpu[work].astype(np.float64), 1e-9)  # kernels without duration share equally
     return work, leaf, time / np.bincount(leaf, weights=time, minlength=len(leaves))[leaf]
-
-
-def _rank_work(calls: Calls, work: I32) -> I64:
-    """Rank GPU work by how likely it does an operator's arithmetic: int64[k], the highest of a call does."""
-    used = np.unique(calls.name[work])
-    rank_of_name = np.zeros(len(calls.names), np.int64)
-    rank_of_name[used] = [_rank_name(decode_kernel_name(calls.names[name])) for name in used.tolist()]
-    ranks: I64 = rank_of_name[calls.name[work]]
-    return ranks
 
 
 def _rank_name(kernel: KernelName) -> int:
@@ -122,10 +116,20 @@ def compute_call_flops(trace: Trace, calls: Calls, args: OpArgs) -> CallFlops:
     leaves = np.flatnonzero(is_innermost).astype(np.int32)
     kernels, leaf, kernel_share = find_flop_kernels(calls, leaves)
     leaves_with_kernel = leaves[leaf]
-    dtype[leaves_with_kernel[(dtype[leaves_with_kernel] == DTYPES.index("fp32")) & _tf32_mask(calls, kernels)]] = (
-        DTYPES.index("tf32")
-    )
-    _propagate_dtype_up(calls, leaves, dtype)
+    used_names = np.unique(calls.name[kernels])
+    is_tf32 = np.zeros(len(calls.names), np.bool_)
+    is_tf32[used_names] = ["tf32" in decode_kernel_name(calls.names[name]).dtypes for name in used_names.tolist()]
+    mask: Bool = is_tf32[calls.name[kernels]]
+    dtype[leaves_with_kernel[(dtype[leaves_with_kernel] == DTYPES.index("fp32")) & mask]] = DTYPES.index("tf32")
+    # Autocast changes the type inside `linear`: copy it to all callers
+    call, value = calls.parent[leaves], dtype[leaves]
+    for _ in range(MAX_CALL_DEPTH):
+        if not len(call):
+            break
+        has_caller = call >= 0
+        call, value = call[has_caller], value[has_caller]
+        dtype[call] = value
+        call = calls.parent[call]
     count[kernels], dtype[kernels] = count[leaves_with_kernel] * kernel_share, dtype[leaves_with_kernel]
     peaks = _peak_tflops_by_dtype(trace, calls, kernels)
     time_at_peak = np.full(len(calls), np.nan)
@@ -182,36 +186,13 @@ def _count_operator_flops(calls: Calls, args: OpArgs) -> tuple[F64, I64]:
         name, input_index = divmod(distinct_key, len(args.all_inputs))
         inputs = args.all_inputs[input_index]
         flops = inputs.flops or count_flops(remove_mark(calls.names[name]), inputs.dims, inputs.concrete)
-        distinct_flops[position], distinct_dtypes[position] = flops or 0, _dtype_index(inputs)
+        dtypes = (short_type(dtype_name) for dtype_name in inputs.types)
+        distinct_flops[position], distinct_dtypes[position] = (
+            flops or 0,
+            DTYPES.index(next((dtype for dtype in dtypes if dtype), "")),
+        )
     count[indices], dtype[indices] = distinct_flops[inverse], distinct_dtypes[inverse]
     return count, dtype
-
-
-def _dtype_index(inputs: Inputs) -> int:
-    """Return the index into DTYPES of the first tensor that has a known type."""
-    dtypes = (short_type(dtype_name) for dtype_name in inputs.types)
-    return DTYPES.index(next((dtype for dtype in dtypes if dtype), ""))
-
-
-def _tf32_mask(calls: Calls, kernels: I32) -> Bool:
-    """Return whether the kernel's name says that it multiplies fp32 in TF32: bool[k]."""
-    used_names = np.unique(calls.name[kernels])
-    is_tf32 = np.zeros(len(calls.names), np.bool_)
-    is_tf32[used_names] = ["tf32" in decode_kernel_name(calls.names[name]).dtypes for name in used_names.tolist()]
-    mask: Bool = is_tf32[calls.name[kernels]]
-    return mask
-
-
-def _propagate_dtype_up(calls: Calls, leaves: I32, dtype: I64) -> None:
-    """Copy each innermost operator's data type to all its callers: autocast changes the type inside `linear`."""
-    call, value = calls.parent[leaves], dtype[leaves]
-    for _ in range(MAX_CALL_DEPTH):
-        if not len(call):
-            break
-        has_caller = call >= 0
-        call, value = call[has_caller], value[has_caller]
-        dtype[call] = value
-        call = calls.parent[call]
 
 
 def _peak_tflops_by_dtype(trace: Trace, calls: Calls, kernels: I32) -> F64:

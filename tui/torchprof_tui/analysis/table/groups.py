@@ -285,7 +285,19 @@ class Profile:
         calls = self.calls
         table = sum_calls(calls, self.groups(group_by, report), None if event_mask is None else event_mask[calls.event])
         if group_by is GroupBy.NAME and event_mask is None and calls.top_level_memory_records:
-            return _add_memory_row(table, calls.top_level_memory_records)
+            return replace(
+                table,
+                names=[*table.names, MEMORY_ROW],
+                details=[*table.details, ""],
+                on_gpu=np.append(table.on_gpu, False),
+                annotation=np.append(table.annotation, False),
+                calls=np.append(table.calls, calls.top_level_memory_records),
+                self_cpu=np.append(table.self_cpu, 0),
+                cpu=np.append(table.cpu, 0),
+                self_gpu=np.append(table.self_gpu, 0),
+                gpu=np.append(table.gpu, 0),
+                first=np.append(table.first, table.first[-1]),
+            )
         return table
 
     def _build_groups(self, group_by: GroupBy, report: ReportChunks | None) -> Groups:
@@ -303,23 +315,6 @@ class Profile:
         if group_by is GroupBy.STEP_KIND:
             return groups.group_by_step_kind(self.trace, calls, self.request_times)
         return groups.group_by_name(calls)
-
-
-def _add_memory_row(table: ProfilerTable, count: int) -> ProfilerTable:
-    """Add the row of allocations outside of all calls: torch lists them as calls without a duration."""
-    return replace(
-        table,
-        names=[*table.names, MEMORY_ROW],
-        details=[*table.details, ""],
-        on_gpu=np.append(table.on_gpu, False),
-        annotation=np.append(table.annotation, False),
-        calls=np.append(table.calls, count),
-        self_cpu=np.append(table.self_cpu, 0),
-        cpu=np.append(table.cpu, 0),
-        self_gpu=np.append(table.self_gpu, 0),
-        gpu=np.append(table.gpu, 0),
-        first=np.append(table.first, table.first[-1]),
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from torchprof_tui.analysis.memory.device_memory import (
 )
 from torchprof_tui.analysis.table.counted_calls import Calls
 from torchprof_tui.analysis.table.sheets import NAME_FIELD, Field, MemoryTotals, Sheet, Unit, group_events
-from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
+from torchprof_tui.trace.core.arrays import F64, I64, Bool
 from torchprof_tui.trace.model.trace import MemoryEvents, Trace
 
 OUTSIDE_CALLS = "(outside of all calls)"
@@ -67,15 +67,17 @@ def build_memory_sheet(trace: Trace, calls: Calls, event_mask: Bool | None = Non
             np.zeros(1, np.int64),
             sums=MemoryTotals(0, 0, 0, 0, None, 0),
         )
-    owner = _find_owners(trace, calls, memory)
+    name_of_event = np.full(len(trace) + 1, -1, np.int32)  # the last is for owner -1: a trace may have no event at all
+    name_of_event[calls.event] = calls.name
+    owner = find_enclosing_events(trace, memory)
+    no_call = np.flatnonzero((owner >= 0) & (name_of_event[owner] < 0))
+    owner[no_call] = find_nearest_ancestor(trace.parent, owner[no_call], name_of_event[:-1] >= 0)
     lifetimes = match_frees(trace, memory)
     kept = np.arange(len(owner))
     if event_mask is not None:
-        owned = np.flatnonzero(owner >= 0)
-        kept = owned[event_mask[owner[owned]]]
+        kept = np.flatnonzero(owner >= 0)
+        kept = kept[event_mask[owner[kept]]]
     owner = owner[kept]
-    name_of_event = np.full(len(trace) + 1, -1, np.int32)  # the last is for owner -1: a trace may have no event at all
-    name_of_event[calls.event] = calls.name
     name_id = name_of_event[owner].astype(np.int64)
     device = (memory.device_type[kept] << 16) + memory.device_id[kept]
     keys, row = np.unique(np.stack([name_id, device]), axis=1, return_inverse=True)
@@ -104,7 +106,12 @@ def build_memory_sheet(trace: Trace, calls: Calls, event_mask: Bool | None = Non
         "largest": largest,
     }
     totals = _sum_totals(memory, lifetimes, sizes, held)
-    return Sheet("Memory", _FIELDS, columns, members, first, _format_totals(totals), totals)
+    lines = []
+    if totals.unknown_devices:
+        lines.append(f"held at end is unknown for {', '.join(totals.unknown_devices)}: this trace records no addresses")
+    if totals.freed_foreign:
+        lines.append(f"{totals.freed_foreign / 2**20:,.1f} MiB freed here were allocated before the recording")
+    return Sheet("Memory", _FIELDS, columns, members, first, tuple(lines), totals)
 
 
 def _sum_totals(memory: MemoryEvents, lifetimes: MemoryLifetimes, sizes: I64, held: F64) -> MemoryTotals:
@@ -121,16 +128,6 @@ def _sum_totals(memory: MemoryEvents, lifetimes: MemoryLifetimes, sizes: I64, he
     )
 
 
-def _format_totals(totals: MemoryTotals) -> tuple[str, ...]:
-    """Format the footer: what "held at end" leaves out."""
-    lines = []
-    if totals.unknown_devices:
-        lines.append(f"held at end is unknown for {', '.join(totals.unknown_devices)}: this trace records no addresses")
-    if totals.freed_foreign:
-        lines.append(f"{totals.freed_foreign / 2**20:,.1f} MiB freed here were allocated before the recording")
-    return tuple(lines)
-
-
 def find_memory_peaks(trace: Trace) -> list[MemoryPeak]:
     """Find the peak of each device with memory records, the CPU first."""
     memory = trace.memory
@@ -140,29 +137,12 @@ def find_memory_peaks(trace: Trace) -> list[MemoryPeak]:
     devices = sorted(set(zip(memory.device_type.tolist(), memory.device_id.tolist(), strict=True)))
     for device_type, device_id in devices:
         records = np.flatnonzero((memory.device_type == device_type) & (memory.device_id == device_id))
-        peak_record = records[np.argmax(memory.allocated[records])]
-        reserved_record = records[np.argmax(memory.reserved[records])]
-        peaks.append(
-            MemoryPeak(
-                _format_device(memory, int(records[0])),
-                int(memory.allocated[peak_record]),
-                int(memory.time[peak_record]),
-                int(memory.reserved[reserved_record]),
-                int(memory.time[reserved_record]),
-            )
-        )
+        numbers = []
+        for column in (memory.allocated, memory.reserved):
+            peak = records[np.argmax(column[records])]
+            numbers += [int(column[peak]), int(memory.time[peak])]
+        peaks.append(MemoryPeak(format_device(device_type, device_id), *numbers))
     return peaks
-
-
-def _find_owners(trace: Trace, calls: Calls, memory: MemoryEvents) -> I32:
-    """Find the event of the innermost call around each record on its own thread: int32[records]; -1 for none."""
-    is_call = np.zeros(len(trace), np.bool_)
-    is_call[calls.event] = True
-    owner = find_enclosing_events(trace, memory)
-    owned = np.flatnonzero(owner >= 0)
-    not_calls = owned[~is_call[owner[owned]]]
-    owner[not_calls] = find_nearest_ancestor(trace.parent, owner[not_calls], is_call)
-    return owner
 
 
 def _format_device(memory: MemoryEvents, record: int) -> str:

@@ -60,7 +60,10 @@ def read_event_args(trace: Trace, events: I32, report: ReportChunks | None = Non
         index = index_of_key.get(key)
         if index is None:
             index = index_of_key[key] = len(all_inputs)
-            types, concrete = _as_texts(args.get("Input type")), _as_list(args.get("Concrete Inputs"))
+            types, concrete = (
+                [str(item) for item in _as_list(args.get("Input type"))],
+                _as_list(args.get("Concrete Inputs")),
+            )
             recorded_flops = float(flops) if isinstance(flops, (int, float)) and flops > 0 else None
             all_inputs.append(Inputs(dims, types, concrete, recorded_flops))
         input_index[position] = index
@@ -90,7 +93,3 @@ def _with_shapes(input_index: I32, all_inputs: list[Inputs]) -> OpArgs:
 
 def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _as_texts(value: Any) -> list[str]:
-    return [str(item) for item in _as_list(value)]

@@ -233,7 +233,11 @@ def sum_calls(calls: Calls, groups: Groups, call_mask: Bool | None = None) -> Pr
     gpu_mask = None
     if not groups.per_name:
         # A call inside another of the same row is part of that one's total; GPU time is counted from GPU work alone.
-        is_outermost, gpu_mask = _outermost_mask(calls, indices, groups.row), is_gpu_work
+        caller = calls.parent[indices]
+        outermost: Bool = (
+            (caller < 0) | (groups.row[np.maximum(caller, 0)] != groups.row[indices]) | calls.on_gpu[indices]
+        )
+        is_outermost, gpu_mask = outermost, is_gpu_work
     mask_by_column = {"self_cpu": None, "cpu": is_outermost, "self_gpu": gpu_mask, "gpu": gpu_mask}
     sums = {
         name: _sum_by_row(row, getattr(calls, name)[indices], len(used_rows), mask)
@@ -280,13 +284,6 @@ def _sum_by_row(row: I32, values: I64, size: int, mask: Bool | None) -> I64:
         row, values = row[mask], values[mask]
     # float64 sums are exact up to 2**53 ns: a hundred days.
     return np.bincount(row, weights=values, minlength=size).astype(np.int64)
-
-
-def _outermost_mask(calls: Calls, indices: I64, row: I32) -> Bool:
-    """Return whether the caller belongs to another row, or the call is on the GPU: bool[k]."""
-    caller = calls.parent[indices]
-    outermost: Bool = (caller < 0) | (row[np.maximum(caller, 0)] != row[indices]) | calls.on_gpu[indices]
-    return outermost
 
 
 def _share(part: int, total: int) -> float:

@@ -63,12 +63,20 @@ def build_row_detail(trace: Trace, calls: Calls, table: ProfilerTable, row: int)
     duration = np.where(has_gpu_time[members], calls.gpu[members], calls.cpu[members])
     in_row = np.zeros(len(calls), np.bool_)
     in_row[members] = True
+    caller = calls.parent[members].astype(np.int64)
+    is_runtime = np.asarray(trace.kind[calls.event] == Kind.RUNTIME)
+    if calls.captured is not None:
+        is_runtime &= ~calls.captured.is_op
+    launched_work = np.flatnonzero(calls.on_gpu[members] & (caller >= 0) & is_runtime[np.maximum(caller, 0)])
+    caller[launched_work] = find_nearest_ancestor(calls.parent, caller[launched_work], ~is_runtime)
+    at_top = calls.on_gpu[members] & (calls.parent[members] < 0)
+    code = np.where(caller >= 0, calls.name[np.maximum(caller, 0)], np.where(at_top, -2, -1))
     return RowDetail(
         events=calls.event[members],
         start=calls.start[members],
         duration=duration,
         spread=compute_duration_statistics(duration) if len(members) else None,
-        callers=_sum_callers(trace, calls, members, duration),
+        callers=_sum_by_name(calls, code, duration, int(duration.sum())),
         callees=_sum_callees(calls, in_row),
         kernels=_sum_kernels(calls, in_row),
     )
@@ -89,19 +97,6 @@ def find_row_of_event(trace: Trace, calls: Calls, table: ProfilerTable, event: i
             return -1  # outside of the events that this table is restricted to
         current = int(trace.parent[current])
     return -1
-
-
-def _sum_callers(trace: Trace, calls: Calls, members: I32, duration: I64) -> list[RelatedName]:
-    """Sum the row's time by caller; for GPU work the operator or annotation around its launch call."""
-    caller = calls.parent[members].astype(np.int64)
-    is_runtime = np.asarray(trace.kind[calls.event] == Kind.RUNTIME)
-    if calls.captured is not None:
-        is_runtime &= ~calls.captured.is_op
-    launched_work = np.flatnonzero(calls.on_gpu[members] & (caller >= 0) & is_runtime[np.maximum(caller, 0)])
-    caller[launched_work] = find_nearest_ancestor(calls.parent, caller[launched_work], ~is_runtime)
-    at_top = calls.on_gpu[members] & (calls.parent[members] < 0)
-    code = np.where(caller >= 0, calls.name[np.maximum(caller, 0)], np.where(at_top, -2, -1))
-    return _sum_by_name(calls, code, duration, int(duration.sum()))
 
 
 def _sum_callees(calls: Calls, in_row: Bool) -> list[RelatedName]:

@@ -96,7 +96,9 @@ def build_table_sheet(table: ProfilerTable, calls: Calls, flops: RowFlops | None
         fields += _FLOP_FIELDS
         columns |= {"flops": flops.flops, "tflops": flops.tflops, "peak_share": flops.share}
     keys = {field.key for field in fields}
-    span_mask = _find_spans(table)
+    is_loading = np.fromiter((name.startswith(DATA_LOADING_PREFIX) for name in table.names), np.bool_, len(table))
+    is_step = np.fromiter((name == STEP_NAME for name in table.names), np.bool_, len(table))  # torch 1.9: operators
+    span_mask = np.asarray((table.annotation | is_step) & ~is_loading)
     sums = CallTotals(int(table.self_cpu_total), int(table.self_gpu_total))
     return Sheet(
         title=_TITLES[table.group_by],
@@ -114,13 +116,6 @@ def build_table_sheet(table: ProfilerTable, calls: Calls, flops: RowFlops | None
         gpu_mask=table.on_gpu & ~table.annotation if table.per_name else None,
         span_mask=span_mask if table.per_name else None,
     )
-
-
-def _find_spans(table: ProfilerTable) -> Bool:
-    """Find the rows of annotations and steps, on the CPU and on the GPU, but for data loading: bool[k]."""
-    is_loading = np.fromiter((name.startswith(DATA_LOADING_PREFIX) for name in table.names), np.bool_, len(table))
-    is_step = np.fromiter((name == STEP_NAME for name in table.names), np.bool_, len(table))  # torch 1.9: operators
-    return np.asarray((table.annotation | is_step) & ~is_loading)
 
 
 def _has_share_above_one(table: ProfilerTable, span_mask: Bool) -> bool:

@@ -272,7 +272,11 @@ def _build_roofline(
     memory_share[is_cached] = np.nan
     is_wrong = compute_share > MAX_PLAUSIBLE_SHARE  # the FLOPs were attributed to the wrong kernel
     compute_share[is_wrong] = tflops[is_wrong] = np.nan
-    limit = _decide_limits(memory_share, compute_share, flop_sum > 0)
+    memory, compute = np.nan_to_num(memory_share), np.nan_to_num(compute_share)
+    limit = np.full(len(memory), int(Limit.UNKNOWN), np.uint8)
+    limit[~np.isnan(np.where((flop_sum > 0), compute_share, memory_share))] = int(Limit.NEITHER)
+    limit[(memory >= MIN_SHARE_OF_LIMIT) & (memory >= compute)] = int(Limit.MEMORY)
+    limit[(compute >= MIN_SHARE_OF_LIMIT) & (compute > memory)] = int(Limit.COMPUTE)
     time = np.bincount(group, weights=duration, minlength=size).astype(np.float64)
     return Roofline(
         group, first.astype(np.int64), time, sampled_time, byte_sum, flop_sum, dtype, gb_s, tflops, memory_share,
@@ -295,16 +299,6 @@ def _peaks_of_groups(
         rates = [peaks.tflops(name) if name else None for name in DTYPES]
         rate[here] = np.array([np.nan if value is None else value for value in rates])[dtype[here]]
     return bandwidth, cache, rate
-
-
-def _decide_limits(memory_share: F64, compute_share: F64, has_flops: Bool) -> U8:
-    """Decide the limit of each group: uint8[k]. NEITHER needs the share that counts: of a product, that of its rate."""
-    memory, compute = np.nan_to_num(memory_share), np.nan_to_num(compute_share)
-    limit = np.full(len(memory), int(Limit.UNKNOWN), np.uint8)
-    limit[~np.isnan(np.where(has_flops, compute_share, memory_share))] = int(Limit.NEITHER)
-    limit[(memory >= MIN_SHARE_OF_LIMIT) & (memory >= compute)] = int(Limit.MEMORY)
-    limit[(compute >= MIN_SHARE_OF_LIMIT) & (compute > memory)] = int(Limit.COMPUTE)
-    return limit
 
 
 ELEMENTWISE_AND_COPIES = "elementwise and copies"

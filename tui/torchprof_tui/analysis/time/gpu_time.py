@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
-from torchprof_tui.trace.core.arrays import F64, U8, Bool
+from torchprof_tui.analysis.time.intervals import Intervals, union
+from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.trace import Trace
@@ -31,12 +31,13 @@ def work_mask(kinds: U8) -> Bool:
 
 def list_devices(trace: Trace) -> list[int]:
     """List the devices that have streams, ascending."""
-    return sorted({_get_device(lane) for lane in _list_streams(trace)})
+    return sorted(_find_streams(trace))
 
 
-def compute_device_busy(trace: Trace, device: int) -> Intervals:
-    """Compute the busy intervals of a device. Costs one pass over the events of its streams; cache the result."""
-    return _compute_busy(trace, [lane for lane in _list_streams(trace) if _get_device(lane) == device])
+def cover_events(trace: Trace, rows: I64 | I32) -> Intervals:
+    """Compute the time that these events cover together."""
+    start = np.asarray(trace.start[rows])
+    return union(start, start + trace.duration[rows])
 
 
 def compute_busy_by_device(trace: Trace) -> dict[int, Intervals]:
@@ -45,10 +46,7 @@ def compute_busy_by_device(trace: Trace) -> dict[int, Intervals]:
     For several ranks, whose device numbers may coincide, the keys are those of `encode_rank_device`.
     """
     if trace.merged_ranks is None:
-        streams: dict[int, list[Lane]] = {device: [] for device in list_devices(trace)}
-        for lane in _list_streams(trace):
-            streams[_get_device(lane)].append(lane)
-        return {device: _compute_busy(trace, lanes) for device, lanes in streams.items()}
+        return {device: _compute_busy(trace, lanes) for device, lanes in sorted(_find_streams(trace).items())}
     return {
         encode_rank_device(rank_index, device): busy
         for rank_index, rank in enumerate(trace.merged_ranks.all)
@@ -68,14 +66,14 @@ def decode_rank_index(device: int) -> int:
 
 def format_device_label(device: int, trace: Trace) -> str:
     """Format a device key: `GPU 0`; of several ranks `rank 1`, or `rank 1 GPU 0` if the rank has several devices."""
-    rank_index, number = decode_rank_index(device), device
+    rank_index, number, prefix = decode_rank_index(device), device, ""
     if rank_index >= 0 and trace.merged_ranks is not None:
         number = (device & (1 << _DEVICE_BITS) - 1) + UNKNOWN_DEVICE
         rank = trace.merged_ranks.all[rank_index]
         if len(list_devices(rank.trace)) == 1:
             return rank.label
-        return f"{rank.label} GPU {number if number >= 0 else ''}".rstrip()
-    return f"GPU {number if number >= 0 else ''}".rstrip()
+        prefix = f"{rank.label} "
+    return f"{prefix}GPU {number}" if number >= 0 else f"{prefix}GPU"
 
 
 def compute_busy_shares(trace: Trace, busy: dict[int, Intervals]) -> dict[int, float]:
@@ -86,13 +84,10 @@ def compute_busy_shares(trace: Trace, busy: dict[int, Intervals]) -> dict[int, f
     shares = {}
     for rank_index, rank in enumerate(trace.merged_ranks.all if trace.merged_ranks is not None else ()):
         t0, t1 = rank.trace.span
-        busy_ns = [
-            intervals.measure_between(t0, t1)
-            for device, intervals in busy.items()
-            if decode_rank_index(device) == rank_index
-        ]
-        if busy_ns and t1 > t0:
-            shares[rank.header_lane] = sum(busy_ns) / (len(busy_ns) * (t1 - t0))
+        of_rank = [intervals for device, intervals in busy.items() if decode_rank_index(device) == rank_index]
+        if of_rank and t1 > t0:
+            busy_ns = sum(intervals.measure_between(t0, t1) for intervals in of_rank)
+            shares[rank.header_lane] = busy_ns / (len(of_rank) * (t1 - t0))
     return shares
 
 
@@ -113,19 +108,15 @@ def compute_busy_fraction(worked: Intervals, t0: int, t1: int, width: int) -> F6
     return share
 
 
-def _list_streams(trace: Trace) -> list[Lane]:
-    return [lane for lane in trace.lanes if lane.role is Role.STREAM]
+def _find_streams(trace: Trace) -> dict[int, list[Lane]]:
+    """Find the streams of each device."""
+    streams: dict[int, list[Lane]] = {}
+    for lane in trace.lanes:
+        if lane.role is Role.STREAM:
+            streams.setdefault(UNKNOWN_DEVICE if lane.device is None else lane.device, []).append(lane)
+    return streams
 
 
 def _compute_busy(trace: Trace, lanes: list[Lane]) -> Intervals:
-    starts, ends = [], []
-    for lane in lanes:
-        start = trace.start[lane.first : lane.last]
-        work = work_mask(trace.kind[lane.first : lane.last])
-        starts.append(start[work])
-        ends.append((start + trace.duration[lane.first : lane.last])[work])
-    return union(np.concatenate(starts), np.concatenate(ends)) if starts else NO_INTERVALS
-
-
-def _get_device(lane: Lane) -> int:
-    return UNKNOWN_DEVICE if lane.device is None else lane.device
+    rows = [lane.first + np.flatnonzero(work_mask(trace.kind[lane.first : lane.last])) for lane in lanes]
+    return cover_events(trace, np.concatenate(rows))

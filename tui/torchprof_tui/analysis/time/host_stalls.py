@@ -13,14 +13,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
+from torchprof_tui.analysis.time.gpu_time import cover_events
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals
 from torchprof_tui.trace.core.arrays import F64, I64
 from torchprof_tui.trace.model.event_kind import Kind
-from torchprof_tui.trace.model.ranks import Rank, Ranks
-from torchprof_tui.trace.model.trace import Step, Trace
+from torchprof_tui.trace.model.ranks import Ranks
+from torchprof_tui.trace.model.trace import Trace
 
 SYNC_CALL_REGEX = (
     r"(cuda|cu|hip|musa)(Stream|Device|Event|Ctx)Synchronize"
@@ -73,13 +75,15 @@ def compare_host_speed(ranks: Ranks) -> HostSpeed:
     ratio = duration / duration[fastest]
     factor = np.median(ratio, axis=1)
     slowest = int(factor.argmax())
+    trace = ranks.all[slowest].trace
+    rows = np.flatnonzero(np.asarray(trace.kind) == Kind.OP)
     return HostSpeed(
         op_count=len(common),
         factor=factor,
         slower_share=(ratio >= SLOWER_RATIO).mean(axis=1),
         fastest=fastest,
         slowest=slowest,
-        slowest_op_time=_op_time(ranks.all[slowest].trace),
+        slowest_op_time=cover_events(trace, rows),
     )
 
 
@@ -96,11 +100,6 @@ def _median_durations(trace: Trace) -> dict[str, float]:
         for name_id, value, runs in zip(names, median, count, strict=True)
         if runs >= MIN_RUNS and value > 0 and trace.names[int(name_id)].startswith("aten::")
     }
-
-
-def _op_time(trace: Trace) -> Intervals:
-    rows = np.flatnonzero(np.asarray(trace.kind) == Kind.OP)
-    return union(trace.start[rows], trace.start[rows] + trace.duration[rows])
 
 
 MIN_STALL_NS = 500_000
@@ -126,13 +125,35 @@ class HostStall:
     event: int
 
 
-@dataclass(frozen=True, slots=True)
-class _StepOperators:
+class _StepOperators(NamedTuple):
     """One step of a rank: its k outermost operators, and the idle time (ns) of the process before each."""
 
     names: tuple[str, ...]
     events: I64
     idle_before: I64
+
+
+def _read_steps(trace: Trace) -> dict[int, _StepOperators]:
+    """Read the outermost operators of each step of a rank, by step number."""
+    kind = np.asarray(trace.kind)
+    busy = cover_events(trace, np.flatnonzero((kind == Kind.OP) | (kind == Kind.RUNTIME)))  # of any thread
+    steps = {}
+    for step in trace.profiler_steps:
+        lane = trace.lanes[int(trace.lane[step.event])]
+        bounds = trace.start[lane.first : lane.last].searchsorted([step.start, step.start + step.duration])
+        rows = lane.first + np.arange(*bounds)
+        rows = rows[kind[rows] == Kind.OP]
+        start = np.asarray(trace.start[rows])
+        end = start + trace.duration[rows]
+        # Sorted by start, longest first: a nested operator ends no later than an operator before it.
+        reach = np.maximum.accumulate(np.append(step.start, end))[:-1]
+        outermost = end > reach
+        rows, start, reach = rows[outermost], start[outermost], reach[outermost]
+        busy_between = busy.measure_before(np.maximum(start, reach)) - busy.measure_before(reach)
+        names = tuple(trace.names[code] for code in trace.name[rows].tolist())
+        idle = np.maximum(start - reach, 0) - busy_between
+        steps[step.number] = _StepOperators(names, rows.astype(np.int64), idle)
+    return steps
 
 
 def find_host_stalls(ranks: Ranks) -> list[HostStall]:
@@ -144,7 +165,7 @@ def find_host_stalls(ranks: Ranks) -> list[HostStall]:
         return []
     steps: dict[int, dict[int, _StepOperators]] = defaultdict(dict)  # by step number, then rank index
     for rank_index, rank in enumerate(ranks.all):
-        for number, operators in _read_steps(rank).items():
+        for number, operators in _read_steps(rank.trace).items():
             steps[number][rank_index] = operators
     delays: dict[tuple[int, int, str], list[tuple[int, int]]] = defaultdict(list)  # of a rank's operator: (ns, event)
     compared = 0
@@ -173,31 +194,3 @@ def find_host_stalls(ranks: Ranks) -> list[HostStall]:
         if len(operator_delays) >= max(MIN_STALL_STEPS, compared / 2)
     ]
     return sorted(stalls, key=lambda stall: -stall.excess * stall.step_count)
-
-
-def _read_steps(rank: Rank) -> dict[int, _StepOperators]:
-    """Read the outermost operators of each step of a rank, by step number."""
-    trace = rank.trace
-    kind = np.asarray(trace.kind)
-    rows = np.flatnonzero((kind == Kind.OP) | (kind == Kind.RUNTIME))
-    busy = union(trace.start[rows], trace.start[rows] + trace.duration[rows])
-    return {step.number: _read_step(rank, step, busy) for step in trace.profiler_steps}
-
-
-def _read_step(rank: Rank, step: Step, busy: Intervals) -> _StepOperators:
-    """Read one step. `busy`: when any thread of the process ran an operator or runtime call."""
-    trace = rank.trace
-    lane = trace.lanes[int(trace.lane[step.event])]
-    first = lane.first + int(trace.start[lane.first : lane.last].searchsorted(step.start))
-    last = lane.first + int(trace.start[lane.first : lane.last].searchsorted(step.start + step.duration))
-    rows = np.arange(first, last)
-    rows = rows[np.asarray(trace.kind[first:last]) == Kind.OP]
-    start = np.asarray(trace.start[rows])
-    end = start + trace.duration[rows]
-    # Sorted by start, longest first: a nested operator ends no later than an operator before it.
-    reach = np.maximum.accumulate(np.concatenate([[step.start], end]))
-    outermost = end > reach[:-1] if len(rows) else np.zeros(0, np.bool_)
-    rows, start, reach = rows[outermost], start[outermost], reach[:-1][outermost]
-    idle = np.maximum(start - reach, 0) - (busy.measure_before(np.maximum(start, reach)) - busy.measure_before(reach))
-    names = tuple(trace.names[code] for code in trace.name[rows].tolist())
-    return _StepOperators(names, rows.astype(np.int64), idle)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import F64, I64
+from torchprof_tui.analysis.time.gpu_time import cover_events
+from torchprof_tui.trace.core.arrays import F64
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.ranks import Ranks
 from torchprof_tui.trace.model.trace import Trace
@@ -68,14 +68,16 @@ def _kernel_times(trace: Trace) -> dict[_Key, tuple[float, float]]:
     """Return (median, total) ns of each long kernel by name and launch shape, without those beside a collective."""
     rows = np.flatnonzero(np.asarray(trace.kind) == Kind.KERNEL)
     rows = rows[np.asarray(trace.duration[rows]) >= MIN_DURATION]
-    collectives = np.flatnonzero(np.asarray(trace.kind) == Kind.COLLECTIVE)
-    communicating = union(trace.start[collectives], trace.start[collectives] + trace.duration[collectives])
-    end = np.asarray(trace.start[rows] + trace.duration[rows])
-    rows = rows[communicating.measure_before(end) == communicating.measure_before(np.asarray(trace.start[rows]))]
+    communicating = cover_events(trace, np.flatnonzero(np.asarray(trace.kind) == Kind.COLLECTIVE))
+    start = np.asarray(trace.start[rows])
+    rows = rows[communicating.measure_before(start + trace.duration[rows]) == communicating.measure_before(start)]
     if not len(rows):
         return {}
-    shape = np.hstack([_column(trace, name, rows) for name in ("grid", "block")])
-    keys, back = np.unique(np.column_stack([trace.name[rows], shape]), axis=0, return_inverse=True)
+    shapes = [
+        np.full((len(rows), 3), -1) if sparse is None else sparse.values_at(rows).astype(np.int64)
+        for sparse in (trace.args.get("grid"), trace.args.get("block"))
+    ]
+    keys, back = np.unique(np.column_stack([trace.name[rows], *shapes]), axis=0, return_inverse=True)
     order = np.lexsort((trace.duration[rows], back.reshape(-1)))
     duration = np.asarray(trace.duration[rows])[order]
     bounds = np.searchsorted(back.reshape(-1)[order], np.arange(len(keys) + 1))
@@ -85,9 +87,3 @@ def _kernel_times(trace: Trace) -> dict[_Key, tuple[float, float]]:
             of_key = duration[first:last]
             times[(trace.names[int(key[0])], key[1:].tobytes())] = (float(np.median(of_key)), float(of_key.sum()))
     return times
-
-
-def _column(trace: Trace, name: str, rows: I64) -> I64:
-    sparse = trace.args.get(name)
-    values: I64 = np.full((len(rows), 3), -1) if sparse is None else sparse.values_at(rows).astype(np.int64)
-    return values

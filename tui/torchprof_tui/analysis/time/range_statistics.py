@@ -87,16 +87,20 @@ def compute_range_statistics(
     parts: list[I64] = []
     lanes: list[LaneTime] = []
     for number, lane in enumerate(trace.lanes):
-        touching = _find_touching(trace, lane.first, lane.last, t0, t1)
+        rows = slice(lane.first, lane.first + int(trace.start[lane.first : lane.last].searchsorted(t1)))
+        touching = np.flatnonzero(trace.start[rows] + np.maximum(trace.duration[rows], 1) > t0) + lane.first
         if len(touching):
             parts.append(touching)
-            outermost = touching[trace.parent[touching] < 0]
-            covered = union(*_clip_events(trace, outermost, t0, t1)).total
+            covered = union(*_clip_events(trace, touching[trace.parent[touching] < 0], t0, t1)).total
             lanes.append(LaneTime(number, len(touching), covered, covered / (t1 - t0)))
     events = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
     starts, ends = _clip_events(trace, events, t0, t1)
     total = ends - starts
-    self_time = total - _sum_children(trace, events, total)
+    parent = trace.parent[events]
+    has_parent = parent >= 0  # the parents of an event that touches the range touch it too
+    # float64 sums are exact up to 2**53 ns: a hundred days.
+    child_time = np.bincount(parent[has_parent], weights=total[has_parent], minlength=len(trace))
+    self_time = total - child_time[events].astype(np.int64)
     on_gpu = work_mask(trace.kind[events])
     on_cpu = np.array([lane.role is Role.THREAD for lane in trace.lanes], dtype=np.bool_)[trace.lane[events]]
     on_cpu &= ~np.isin(trace.kind[events], (Kind.STEP, Kind.ANNOTATION))
@@ -117,26 +121,10 @@ def compute_range_statistics(
     )
 
 
-def _find_touching(trace: Trace, first: int, last: int, t0: int, t1: int) -> I64:
-    """Find the events between rows `first` and `last` of a lane that touch the range."""
-    last = first + int(trace.start[first:last].searchsorted(t1))
-    end = trace.start[first:last] + np.maximum(trace.duration[first:last], 1)
-    return np.flatnonzero(end > t0) + first
-
-
 def _clip_events(trace: Trace, events: I64, t0: int, t1: int) -> tuple[I64, I64]:
     """Clip starts and ends of events to the range; an event without a duration stays without one."""
     start = trace.start[events]
     return np.maximum(start, t0), np.minimum(start + trace.duration[events], t1)
-
-
-def _sum_children(trace: Trace, events: I64, total: I64) -> I64:
-    """Sum the time of each event's children in the range: int64[k]. The parents of a touching event touch it too."""
-    parent = trace.parent[events]
-    has_parent = parent >= 0
-    # float64 sums are exact up to 2**53 ns: a hundred days.
-    child_time = np.bincount(parent[has_parent], weights=total[has_parent], minlength=len(trace))
-    return child_time[events].astype(np.int64)
 
 
 def _list_top_names(trace: Trace, events: I64, total: I64, self_time: I64, sort_key: I64, top: int) -> list[NameTime]:

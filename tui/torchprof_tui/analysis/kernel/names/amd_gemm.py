@@ -17,13 +17,18 @@ from __future__ import annotations
 
 import re
 
-from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts
+from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts, join_words
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName
 from torchprof_tui.analysis.kernel.names.xmma import format_compute_unit
 from torchprof_tui.trace.core.late_regex import compile_later
 
 _TENSILE = compile_later(r"(?:Custom_)?Cijk_(?P<a>A[il][il]k)_(?P<b>B[lj][lj]k)_(?P<types>[A-Za-z0-9]+)_")
 _POST_REDUCTION = compile_later(r"Cijk_[A-Z0-9a-z]+_\w*?(?:PostGSU|_GA)")
+
+
+_TENSILE_LIBRARY = "rocBLAS / hipBLASLt"
+
+
 _LETTERS = {
     "F8": "fp8 e4m3",
     "B8": "fp8 e5m2",
@@ -43,53 +48,42 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     del parsed
     match = _TENSILE.match(name)
     if not match:
-        return _build_reduction(name) if _POST_REDUCTION.match(name) else None
+        if not _POST_REDUCTION.match(name):  # `Cijk_S_…_PostGSU4_VW4`: the sum after a product split along K
+            return None
+        text = "adds up the partial products of a split-K GEMM"
+        return KernelName(
+            name, KernelClass.GEMM, family="Tensile", library=_TENSILE_LIBRARY, display="split-K sum", summary=text
+        )
     layout = ("t" if match["a"] == "Alik" else "n") + ("n" if match["b"] == "Bljk" else "t")
     types = match["types"]
-    letter = next((letter for letter in _LETTERS if types.startswith(letter)), None)
-    dtypes = (_LETTERS[letter],) if letter else ()
+    dtypes = tuple(dtype for letter, dtype in _LETTERS.items() if types.startswith(letter))[:1]
     tile = re.search(r"_MT(\d+)x(\d+)x(\d+)", name)
     sizes = tuple(map(int, tile.groups())) if tile else None
     instruction = re.search(r"_MI(\d+(?:x\d+)+)_", name)
     isa = re.search(r"_ISA([0-9a-f]+)_", name)
     arch = f"gfx{isa[1]}" if isa else None
-    uses_matrix_cores = instruction is not None
     details = [("types", types)]
     if instruction:
         details.append(("instruction", f"MFMA {instruction[1].replace('x', '×')}"))
     return KernelName(
         name,
         KernelClass.GEMM,
-        known=True,
         family="Tensile",
-        library="rocBLAS / hipBLASLt",
+        library=_TENSILE_LIBRARY,
         arch=arch,
         dtypes=dtypes,
-        tensor_core=uses_matrix_cores or None,
+        tensor_core=instruction is not None or None,
         tile=sizes,
         layout=layout,
-        display=" ".join(("gemm", *dtypes, *([format_tile(sizes[:2])] if sizes else ()))),
+        display=join_words("gemm", *dtypes, format_tile(sizes[:2]) if sizes else None),
         summary=join_parts(
             f"rocBLAS or hipBLASLt matrix product{f' for {arch}' if arch else ''}"
-            + (" on matrix cores" if uses_matrix_cores else ""),
+            + (" on matrix cores" if instruction else ""),
             *dtypes,
             f"tile {format_tile(sizes)}" if sizes else None,
             f"layout {layout}",
         ),
         details=tuple(details),
-    )
-
-
-def _build_reduction(name: str) -> KernelName:
-    """Build the result for `Cijk_S_…_PostGSU4_VW4`: the sum after a product that is split along K."""
-    return KernelName(
-        name,
-        KernelClass.GEMM,
-        known=True,
-        family="Tensile",
-        library="rocBLAS / hipBLASLt",
-        display="split-K sum",
-        summary="adds up the partial products of a split-K GEMM",
     )
 
 
@@ -118,29 +112,22 @@ _MATRIX_CLASSES = (KernelClass.ATTENTION, KernelClass.CONV, KernelClass.GEMM)
 
 def decode_composable_kernel(name: str, parsed: QualifiedName) -> KernelName | None:
     """Decode a kernel of Composable Kernel; None for any other name."""
-    if parsed.root == "ck_tile":
-        return _decode_tile(name, parsed)
+    if parsed.root == "ck_tile":  # `ck_tile::kentry<…, FmhaFwdKernel<…>>`: the first class with a known name
+        words = parsed.components if name.startswith("_Z") else re.findall(r"\w+", name)
+        for word in words:
+            for pattern, kind, label, way in _TILE_KERNELS:
+                if pattern.match(word):
+                    element = re.search(r"ProblemI(DF16b|DF16_|f)|Problem<(?:\s*)(\w+)", name)
+                    dtype = _ELEMENTS.get((element[1] or element[2]) if element else "")
+                    multiplies = kind in _MATRIX_CLASSES and "step" not in label and "combine" not in label
+                    return _build(name, kind, label, way, multiplies or None, (dtype,) if dtype else ())
     if parsed.root != "ck":
         return None
     conv = _CONV.search(parsed.base)
     if conv:
-        way = _DIRECTIONS[conv[1] or conv[2]]
-        return _build(name, KernelClass.CONV, "conv", way, _uses_matrix_cores(parsed.base))
+        return _build(name, KernelClass.CONV, "conv", _DIRECTIONS[conv[1] or conv[2]], _uses_matrix_cores(parsed.base))
     if _GEMM.match(parsed.base):
         return _build(name, KernelClass.GEMM, "gemm", None, _uses_matrix_cores(name))
-    return None
-
-
-def _decode_tile(name: str, parsed: QualifiedName) -> KernelName | None:
-    """Decode `ck_tile::kentry<…, FmhaFwdKernel<…>>`: the first class with a known name."""
-    words = parsed.components if name.startswith("_Z") else re.findall(r"\w+", name)
-    for word in words:
-        for pattern, kind, label, way in _TILE_KERNELS:
-            if pattern.match(word):
-                element = re.search(r"ProblemI(DF16b|DF16_|f)|Problem<(?:\s*)(\w+)", name)
-                dtype = _ELEMENTS.get((element[1] or element[2]) if element else "")
-                matrix = True if kind in _MATRIX_CLASSES and "step" not in label and "combine" not in label else None
-                return _build(name, kind, label, way, matrix, (dtype,) if dtype else ())
     return None
 
 
@@ -155,13 +142,12 @@ def _build(
     return KernelName(
         name,
         kind,
-        known=True,
         family=_LIBRARY,
         library=_LIBRARY,
         dtypes=dtypes,
         tensor_core=matrix,
         direction=way,
-        display=" ".join(part for part in (label, _SHORT.get(way or ""), *dtypes) if part),
+        display=join_words(label, _SHORT.get(way or ""), *dtypes),
         summary=join_parts(
             f"{_LIBRARY} {words}"
             + (f" ({way})" if way else "")

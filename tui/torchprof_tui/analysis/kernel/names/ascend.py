@@ -6,7 +6,13 @@ graph. `AiCpu` marks operators that run on the NPU's control processors, much sl
 
 from __future__ import annotations
 
-from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, join_parts
+from torchprof_tui.analysis.kernel.names.model import (
+    SHORT_DIRECTIONS,
+    KernelClass,
+    KernelName,
+    join_parts,
+    join_words,
+)
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName
 from torchprof_tui.trace.core.late_regex import compile_later
 
@@ -84,14 +90,11 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     if not name.isascii() or not name.replace("_", "").isalnum():
         return None
     words = name.split("_")
-    if words[0].startswith("aclnn"):
-        last = words[-1]
-    elif words[0] == "trans" and len(words) > 2 and words[2].isdigit():
+    if words[0] == "trans" and len(words) > 2 and words[2].isdigit():
         last = "MemSet" if words[-1] == "MemSet" else words[1]
-    elif len(words) == 1 or (len(words) == 2 and words[1] == "MemSet"):
+    # A single word without a node's number may be anyone's kernel.
+    elif words[0].startswith("aclnn") or words[1:] == ["MemSet"] or (len(words) == 1 and name[-1].isdigit()):
         last = words[-1]
-        if len(words) == 1 and not name[-1].isdigit():
-            return None  # a single word without a node's number may be anyone's kernel
     else:
         return None
     match = _NUMBERED.match(last)
@@ -103,17 +106,12 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     return KernelName(
         name,
         kind,
-        known=True,
         family="Ascend operator",
         library="CANN",
         tensor_core=True if kind in _MATRIX_UNIT else None,
         fused=(label,),
         direction=way,
-        display=" ".join(
-            part
-            for part in (label, {"forward": "fwd", "backward": "bwd"}.get(way or ""), "(AI CPU)" if on_cpu else "")
-            if part
-        ),
+        display=join_words(label, SHORT_DIRECTIONS.get(way or ""), "(AI CPU)" if on_cpu else None),
         summary=join_parts(
             f"Ascend operator: {label}",
             way,

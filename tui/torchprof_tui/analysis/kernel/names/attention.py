@@ -10,10 +10,16 @@ from __future__ import annotations
 
 import re
 
-from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts
+from torchprof_tui.analysis.kernel.names.model import (
+    SHORT_DIRECTIONS,
+    KernelClass,
+    KernelName,
+    format_tile,
+    join_parts,
+    join_words,
+)
 from torchprof_tui.analysis.kernel.names.syntax import (
     QualifiedName,
-    parse_dtype,
     parse_dtypes,
     parse_integer,
     parse_qualified_name,
@@ -80,10 +86,10 @@ _CUDNN_STEPS = {
 
 _LABELS = {
     "memory-efficient attention": "mem-eff attention",
-    "cuDNN attention": "cuDNN attention",
-    "paged attention": "paged attention",
-    "linear attention": "linear attention",
+    **{family: family for family in ("cuDNN attention", "paged attention", "linear attention")},
+    **dict.fromkeys(("flash attention 2", "flash attention 3"), "flash attention"),
 }
+"""Short names of families; "attention" for all others."""
 
 
 def decode(name: str, parsed: QualifiedName) -> KernelName | None:
@@ -141,7 +147,6 @@ def _decode_cudnn(name: str, parsed: QualifiedName) -> KernelName | None:
     return KernelName(
         name,
         KernelClass.ATTENTION,
-        known=True,
         family="cuDNN attention",
         library="cuDNN",
         direction=BACKWARD,
@@ -153,10 +158,8 @@ def _decode_cudnn(name: str, parsed: QualifiedName) -> KernelName | None:
 def _decode_flash(name: str, parsed: QualifiedName) -> KernelName | None:
     """Decode flash attention 2, whose traits are <head size, block M, block N, warps, …, element type, …>."""
     base = parsed.base
-    if base == "device_kernel" and "FlashAttn" in name:
-        return _decode_flash3(name, parsed)
-    if base == "device_kernel" and re.search(r"(?i)fmha", parsed.argument(0)):
-        return _decode_cutlass_fmha(name, parsed)
+    if base == "device_kernel" and ("FlashAttn" in name or re.search(r"(?i)fmha", parsed.argument(0))):
+        return _decode_cutlass_device_kernel(name, parsed)
     if not re.match(r"flash_(fwd|bwd)_", base):
         return None
     traits = parse_qualified_name(parsed.argument(0))
@@ -180,36 +183,28 @@ def _decode_flash(name: str, parsed: QualifiedName) -> KernelName | None:
     )
 
 
-def _decode_flash3(name: str, parsed: QualifiedName) -> KernelName:
-    way = re.search(r"FlashAttn(Fwd|Bwd)", name)
-    arch = re.search(r"Sm(\d+)", name)
-    types = re.findall(r"cutlass::(?:bfloat16_t|half_t|float_e4m3_t)", parsed.argument(0))
-    return _build_attention(
-        name,
-        "flash attention 3",
-        "flash-attention",
-        direction=(FORWARD if way[1] == "Fwd" else BACKWARD) if way else None,
-        dtypes=tuple(dict.fromkeys(d for d in map(parse_dtype, types[:1]) if d)),
-        arch=f"sm_{arch[1]}" if arch else None,
-        tensor_core=None if "Combine" in name or "Preprocess" in name else True,
-        step="combine" if "Combine" in name else "preprocess" if "Preprocess" in name else None,
-    )
-
-
-def _decode_cutlass_fmha(name: str, parsed: QualifiedName) -> KernelName:
-    """Decode `cutlass::device_kernel<cutlass::fmha::kernel::Sm100FmhaMlaKernelTmaWarpspecialized<…>>`."""
+def _decode_cutlass_device_kernel(name: str, parsed: QualifiedName) -> KernelName:
+    """Decode flash attention 3, or CUTLASS's own `device_kernel<cutlass::fmha::kernel::Sm100FmhaMlaKernel…<…>>`."""
     inner = parsed.argument(0)
-    arch = re.search(r"Sm(\d+)", inner)
+    is_flash = "FlashAttn" in name
+    text = name if is_flash else inner
+    arch = re.search(r"Sm(\d+)", text)
     types = re.findall(r"cutlass::(?:bfloat16_t|half_t|float_e4m3_t)", inner)
+    steps = ("Combine", "Preprocess") if is_flash else ("Reduction",)
+    step = next((word.lower() for word in steps if word in text), None)
+    direction: str | None = BACKWARD if "Bwd" in inner else FORWARD
+    if is_flash:
+        way = re.search(r"FlashAttn(Fwd|Bwd)", name)
+        direction = (FORWARD if way[1] == "Fwd" else BACKWARD) if way else None
     return _build_attention(
         name,
-        "CUTLASS attention",
-        "CUTLASS",
-        direction=BACKWARD if "Bwd" in inner else FORWARD,
-        dtypes=tuple(dict.fromkeys(d for d in map(parse_dtype, types[:1]) if d)),
+        "flash attention 3" if is_flash else "CUTLASS attention",
+        "flash-attention" if is_flash else "CUTLASS",
+        direction=direction,
+        dtypes=parse_dtypes(types[:1]),
         arch=f"sm_{arch[1]}" if arch else None,
-        tensor_core=None if "Reduction" in inner else True,
-        step="reduction" if "Reduction" in inner else None,
+        tensor_core=None if step else True,
+        step=step,
     )
 
 
@@ -293,13 +288,11 @@ def _decode_paged(name: str, parsed: QualifiedName) -> KernelName | None:
 def _decode_triton(name: str, parsed: QualifiedName) -> KernelName | None:
     if _DELTA_RULE.match(parsed.base):
         return _build_attention(name, "linear attention", None, direction=FORWARD if "fwd" in parsed.base else None)
-    library, way = _TRITON_KERNELS.get(parsed.base, (None, None))
-    if library is None:
+    if parsed.base not in _TRITON_KERNELS:
         return None
+    library, way = _TRITON_KERNELS[parsed.base]
     step = _TRITON_STEPS.get(parsed.base)
-    return _build_attention(
-        name, "Triton attention", library, direction=way, tensor_core=None if step else True, step=step
-    )
+    return _build_attention(name, "Triton attention", library, way, tensor_core=None if step else True, step=step)
 
 
 def _build_attention(
@@ -315,12 +308,10 @@ def _build_attention(
     step: str | None = None,
     details: tuple[tuple[str, str], ...] = (),
 ) -> KernelName:
-    way = {FORWARD: "fwd", BACKWARD: "bwd", None: ""}[direction]
-    label = _LABELS.get(family, "flash attention" if family.startswith("flash") else "attention")
+    label = _LABELS.get(family, "attention")
     return KernelName(
         name,
         KernelClass.ATTENTION,
-        known=True,
         family=family,
         library=library,
         arch=arch,
@@ -329,7 +320,7 @@ def _build_attention(
         tile=tile,
         fused=fused,
         direction=direction,
-        display=" ".join(word for word in (label, way, *dtypes[:1], step or "") if word),
+        display=join_words(label, SHORT_DIRECTIONS.get(direction or ""), *dtypes[:1], step),
         summary=join_parts(
             f"{family}{f', {direction}' if direction else ''}: "
             + (f"its {step} step" if step else "the whole softmax(Q·Kᵀ)·V in one kernel"),

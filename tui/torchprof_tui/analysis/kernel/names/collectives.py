@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, join_parts
+from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, join_parts, join_words
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName, parse_dtypes
 from torchprof_tui.analysis.kernel.names.xmma import ELEMENT_TYPES
 from torchprof_tui.trace.core.late_regex import compile_later
@@ -60,7 +60,6 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     return KernelName(
         name,
         KernelClass.COLLECTIVE,
-        known=True,
         family=kernel.library,
         library=kernel.library,
         dtypes=parse_dtypes(parsed.arguments),
@@ -84,15 +83,13 @@ def _decode_nccl(name: str, base: str) -> KernelName:
     library = "RCCL" if base.startswith("rccl") else "NCCL"
     # NCCL 2.x up to 2.18 names a sum in every send and gather, although nothing is summed.
     reduces = collective is not None and "reduce" in collective
-    details = [(label, value) for label, value in (("algorithm", algorithm), ("protocol", protocol)) if value]
     return KernelName(
         name,
         KernelClass.COLLECTIVE,
-        known=True,
         family=library,
         library=library,
         dtypes=(dtype,) if dtype else (),
-        display=" ".join(word for word in (library, collective or "collective", dtype) if word),
+        display=join_words(library, collective or "collective", dtype),
         summary=join_parts(
             f"{library} {collective or 'collective of unknown kind'}",
             operation if reduces else None,
@@ -100,7 +97,7 @@ def _decode_nccl(name: str, base: str) -> KernelName:
             algorithm,
             f"{protocol} protocol" if protocol else None,
         ),
-        details=tuple(details),
+        details=tuple((label, value) for label, value in (("algorithm", algorithm), ("protocol", protocol)) if value),
     )
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 
 from torchprof_tui.analysis.kernel.names import xmma
-from torchprof_tui.analysis.kernel.names.model import ARCHITECTURES, KernelClass, KernelName, format_tile, join_parts
+from torchprof_tui.analysis.kernel.names.model import (
+    ARCHITECTURES,
+    KernelClass,
+    KernelName,
+    format_tile,
+    join_parts,
+    join_words,
+)
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName, parse_dtypes
 from torchprof_tui.trace.core.late_regex import compile_later
 
@@ -18,7 +25,6 @@ _DIRECTIONS = {
     "bwd": BACKWARD_DATA,
     "wrw": BACKWARD_WEIGHTS,
 }
-_LAYOUT = compile_later(r"_(nhwc|nchw|ndhwc|ncdhw|nhwckrsc|nchwkcrs)(?=_|$)")
 
 _CUTLASS = compile_later(
     r"cutlass_tensorop_(?:(?P<input>bf16|f16|tf32)_)?[shi](?P<shape>\d{3,6})(?P<direction>fprop|dgrad|wgrad)"
@@ -57,29 +63,25 @@ _HELPERS = {
 def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     """Decode a convolution or a step of one; None for any other name."""
     if "_xmma_" in name and "implicit_gemm" in name and parsed.scope == "":
-        return _decode_xmma(name)
+        fields = xmma.parse_xmma(name)
+        word = re.search(r"_(fprop|dgrad|wgrad)_", name)
+        layout = re.search(r"_(nhwc|nchw)(?:krsc|kcrs)_", name)
+        return _build_convolution(
+            name,
+            "xmma",
+            "cuDNN" if "cudnn" in name else None,
+            direction=_DIRECTIONS[word[1]] if word else None,
+            dtypes=fields.dtypes,
+            tile=fields.tile,
+            stages=fields.stages,
+            layout=layout[1] if layout else None,
+            arch=fields.arch,
+            tensor_core=fields.tensor_core,
+            algorithm="implicit GEMM",
+            details=fields.details,
+        )
     families = (_decode_cutlass, _decode_cask, _decode_igemm, _decode_engine, _decode_direct, _decode_helper)
     return next((decoded for decode_family in families if (decoded := decode_family(name, parsed))), None)
-
-
-def _decode_xmma(name: str) -> KernelName:
-    fields = xmma.parse_xmma(name)
-    word = re.search(r"_(fprop|dgrad|wgrad)_", name)
-    layout = re.search(r"_(nhwc|nchw)(?:krsc|kcrs)_", name)
-    return _build_convolution(
-        name,
-        "xmma",
-        "cuDNN" if "cudnn" in name else None,
-        direction=_DIRECTIONS[word[1]] if word else None,
-        dtypes=fields.dtypes,
-        tile=fields.tile,
-        stages=fields.stages,
-        layout=layout[1] if layout else None,
-        arch=fields.arch,
-        tensor_core=fields.tensor_core,
-        algorithm="implicit GEMM",
-        details=fields.details,
-    )
 
 
 def _decode_cutlass(name: str, parsed: QualifiedName) -> KernelName | None:
@@ -125,11 +127,26 @@ def _decode_cask(name: str, parsed: QualifiedName) -> KernelName | None:
     """Decode cuDNN's hand-scheduled convolutions, alone or behind `cudnn_`, `cudnn_infer_` and `cudnn_train_`.
 
     `volta_scudnn_128x64_stridedB_splitK_xregs_large_nn_v1`: fp32 on CUDA cores;
-    `volta_fp16_s884cudnn_fp16_256x64_ldg8_relu_f2f_exp_small_nhwc_tn_v1`: fp16 on tensor cores.
+    `volta_fp16_s884cudnn_fp16_256x64_ldg8_relu_f2f_exp_small_nhwc_tn_v1`: fp16 on tensor cores;
+    `volta_hmma_implicit_gemm_fprop_fp32_nhwc_128x128x64x1_1x3x3x0x1`: fp16 operands, fp32 sums.
     """
     match = _CASK.fullmatch(parsed.base)
     if not match or match["arch"] not in ARCHITECTURES:
-        return _decode_hmma(name, parsed.base)
+        match = _HMMA.match(parsed.base)
+        if not match:
+            return None
+        return _build_convolution(
+            name,
+            "cask",
+            "cuDNN",
+            direction=_DIRECTIONS[match["way"].lower()],
+            dtypes=("fp16",),
+            tile=(int(match["m"]), int(match["n"]), int(match["k"])),
+            arch=ARCHITECTURES[match["arch"].lower()],
+            layout=match["layout"],
+            tensor_core=True,
+            algorithm="implicit GEMM",
+        )
     words = match["rest"].split("_")
     sizes = [word for word in words if re.fullmatch(r"\d+x\d+", word)]
     letters = next((word for word in words if re.fullmatch(r"[nt]{2}", word)), None)
@@ -143,13 +160,12 @@ def _decode_cask(name: str, parsed: QualifiedName) -> KernelName | None:
     plain = {"s": "fp32", "h": "fp16", "d": "fp64", "i": "int8"}[match["acc"]]
     # The accumulator of a tensor core kernel is fp32 while its operands are not.
     dtype = xmma.ELEMENT_TYPES.get(word or "", "fp16" if on_tensor_cores and plain == "fp32" else plain)
-    way = next((_DIRECTIONS[word] for word in words if word in ("dgrad", "wgrad", "fprop")), None)
     # Names of this family contain relu if the kernel supports it, used or not: no ReLU is claimed.
     return _build_convolution(
         name,
         "scudnn" if plain == "fp32" and not on_tensor_cores else "cask",
         "cuDNN",
-        direction=way,
+        direction=next((_DIRECTIONS[word] for word in words if word in ("dgrad", "wgrad", "fprop")), None),
         dtypes=(dtype,),
         tile=tuple(map(int, sizes[0].split("x"))) if sizes else None,
         arch=ARCHITECTURES[match["arch"]],
@@ -157,25 +173,6 @@ def _decode_cask(name: str, parsed: QualifiedName) -> KernelName | None:
         tensor_core=on_tensor_cores,
         algorithm="Winograd" if "winograd" in words else "implicit GEMM",
         details=tuple(details),
-    )
-
-
-def _decode_hmma(name: str, base: str) -> KernelName | None:
-    """Decode `volta_hmma_implicit_gemm_fprop_fp32_nhwc_128x128x64x1_1x3x3x0x1`: fp16 operands, fp32 sums."""
-    match = _HMMA.match(base)
-    if not match:
-        return None
-    return _build_convolution(
-        name,
-        "cask",
-        "cuDNN",
-        direction=_DIRECTIONS[match["way"].lower()],
-        dtypes=("fp16",),
-        tile=(int(match["m"]), int(match["n"]), int(match["k"])),
-        arch=ARCHITECTURES[match["arch"].lower()],
-        layout=match["layout"],
-        tensor_core=True,
-        algorithm="implicit GEMM",
     )
 
 
@@ -213,36 +210,30 @@ def _decode_engine(name: str, parsed: QualifiedName) -> KernelName | None:
         return _build_step(name, "cuDNN", what, "winograd step", dtypes, way, False if dtypes == ("fp32",) else None)
     if re.match(r"fft\dd_[rc]2[rc]_", base) and "cudnn" in name:
         return _build_step(name, "cuDNN", "a step of an FFT convolution", "FFT step", dtypes, None, False)
-    match = _ENGINE.fullmatch(base)
-    if match:
-        way = next((_DIRECTIONS[word] for word in ("dgrad", "wgrad") if base.startswith(word)), FORWARD)
-        kind = {"implicit": "implicit GEMM", "explicit": "explicit GEMM", "precomputed": "implicit GEMM"}.get(
-            base.split("_", 1)[0]
-        )
-        dtypes = dtypes or (("fp32",) if "sgemm" in base or "float" in base else ())
-        return _build_convolution(name, "cuDNN engine", "cuDNN", way, dtypes, tensor_core=False, algorithm=kind)
-    return None
+    if not _ENGINE.fullmatch(base):
+        return None
+    way = next((_DIRECTIONS[word] for word in ("dgrad", "wgrad") if base.startswith(word)), FORWARD)
+    kinds = {"implicit": "implicit GEMM", "explicit": "explicit GEMM", "precomputed": "implicit GEMM"}
+    kind = kinds.get(base.split("_", 1)[0])
+    dtypes = dtypes or (("fp32",) if "sgemm" in base or "float" in base else ())
+    return _build_convolution(name, "cuDNN engine", "cuDNN", way, dtypes, tensor_core=False, algorithm=kind)
 
 
 def _decode_direct(name: str, parsed: QualifiedName) -> KernelName | None:
     """Decode MIOpen's convolutions in assembly and plain HIP: Winograd, direct and naive, none on matrix cores."""
-    match = _MIOPEN.match(parsed.base)
-    if not match:
-        return None
     base = parsed.base
-    is_data = re.search(r"(?i)_bwd|bwdd", base)
-    way = BACKWARD_WEIGHTS if re.search(r"(?i)wrw", base) else BACKWARD_DATA if is_data else None
+    if not _MIOPEN.match(base):
+        return None
+    ways = {"_fwd": FORWARD, "(?i)wrw": BACKWARD_WEIGHTS, "(?i)_bwd|bwdd": BACKWARD_DATA}
     dtype = re.search(r"_(fp16|bf16|fp32|half|float)(?=_|$)", base)
-    word = {"half": "fp16", "float": "fp32"}.get(dtype[1], dtype[1]) if dtype else None
-    winograd = re.search(r"(?i)winograd|Sp3AsmConv", base)
     return _build_convolution(
         name,
         "MIOpen direct",
         "MIOpen",
-        direction=FORWARD if "_fwd" in base else way,
-        dtypes=(word,) if word else (),
+        direction=next((way for pattern, way in ways.items() if re.search(pattern, base)), None),
+        dtypes=({"half": "fp16", "float": "fp32"}.get(dtype[1], dtype[1]),) if dtype else (),
         tensor_core=False,
-        algorithm="Winograd" if winograd else None,
+        algorithm="Winograd" if re.search(r"(?i)winograd|Sp3AsmConv", base) else None,
     )
 
 
@@ -265,7 +256,6 @@ def _build_step(
     return KernelName(
         name,
         KernelClass.CONV,
-        known=True,
         family="convolution step",
         library=library,
         dtypes=dtypes,
@@ -294,7 +284,6 @@ def _build_convolution(
     return KernelName(
         name,
         KernelClass.CONV,
-        known=True,
         family=family,
         library=library,
         arch=arch,
@@ -304,11 +293,9 @@ def _build_convolution(
         stages=stages,
         layout=layout,
         direction=direction,
-        display=" ".join(word for word in ("conv", short, *dtypes[:1], format_tile(tile[:2]) if tile else "") if word),
+        display=join_words("conv", short, *dtypes[:1], format_tile(tile[:2]) if tile else None),
         summary=join_parts(
-            (f"{library} " if library else "")
-            + "convolution"
-            + (f" ({direction})" if direction else "")
+            join_words(library, "convolution", f"({direction})" if direction else None)
             + xmma.format_compute_unit(tensor_core),
             f"as {algorithm}" if algorithm else None,
             *dtypes[:1],

@@ -26,13 +26,11 @@ def decode_copy(name: str, parsed: QualifiedName) -> KernelName | None:
         source, target = match["source"].lower(), match["target"].lower()
         return _build_copy(name, source, target, f"{_COPY_END_LETTERS[source]}to{_COPY_END_LETTERS[target]}", ())
     if name == "dma_request":
-        return KernelName(
-            name, KernelClass.MEMORY, True, "memcpy", "MTIA", display="dma", summary="copies between host and device"
-        )
+        text = "copies between host and device"
+        return KernelName(name, KernelClass.MEMORY, True, "memcpy", "MTIA", display="dma", summary=text)
     if name.startswith(("Memset", "FillBuffer")):
-        return KernelName(
-            name, KernelClass.MEMORY, True, "memset", display="memset", summary="fills device memory with one value"
-        )
+        text = "fills device memory with one value"
+        return KernelName(name, KernelClass.MEMORY, True, "memset", display="memset", summary=text)
     return None
 
 
@@ -41,7 +39,6 @@ def _build_copy(name: str, source: str, target: str, way: str, details: tuple[tu
     return KernelName(
         name,
         KernelClass.MEMORY,
-        known=True,
         family="memcpy",
         direction=f"{source} to {target}",
         display=f"memcpy {way}",

@@ -7,6 +7,7 @@ details; else the words of the recorded names that differ, such as a template ar
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from torchprof_tui.analysis.kernel.names.model import KernelName, format_tile
@@ -32,24 +33,26 @@ def label_kernels(names: Sequence[str]) -> list[str]:
 
     Equal names have equal labels, different names have different ones.
     """
-    distinct_names = list(dict.fromkeys(names))
     names_by_label: dict[str, list[str]] = {}
-    for name in distinct_names:
-        names_by_label.setdefault(_build_label(name), []).append(name)
+    for name in dict.fromkeys(names):
+        decoded = decode_kernel_name(name)
+        has_short_name = decoded.display and (decoded.known or any(sign in name for sign in _CPP_SIGNS))
+        names_by_label.setdefault(decoded.display if has_short_name else name, []).append(name)
     label_of_name: dict[str, str] = {}
     for label, group in names_by_label.items():
         additions = _distinguish(group) if len(group) > 1 else [""]
         for name, addition in zip(group, additions, strict=True):
             label_of_name[name] = f"{label} ({addition})" if addition else label
-    numbered = dict(zip(label_of_name, _number_repeats(list(label_of_name.values())), strict=True))
-    return [numbered[name] for name in names]
-
-
-def _build_label(name: str) -> str:
-    decoded = decode_kernel_name(name)
-    if decoded.display and (decoded.known or any(sign in name for sign in _CPP_SIGNS)):
-        return decoded.display
-    return name
+    used = set(label_of_name.values())
+    counts: Counter[str] = Counter()
+    for name, label in label_of_name.items():  # labels that occur again are numbered: "a", "a (no. 2)" …
+        counts[label] += 1
+        if counts[label] > 1:
+            while (text := f"{label} (no. {counts[label]})") in used:
+                counts[label] += 1
+            used.add(text)
+            label_of_name[name] = text
+    return [label_of_name[name] for name in names]
 
 
 def _distinguish(names: list[str]) -> list[str]:
@@ -64,7 +67,7 @@ def _distinguish(names: list[str]) -> list[str]:
         if len(group) > 1:
             for index, words in zip(group, _find_differing_words([names[index] for index in group]), strict=True):
                 additions[index] = (*addition, *words)
-    return [", ".join(part for part in addition if part) for addition in additions]
+    return [", ".join(filter(None, addition)) for addition in additions]
 
 
 def _list_facets(kernel: KernelName) -> dict[str, str]:
@@ -128,19 +131,3 @@ def _format_words(words: list[str]) -> list[str]:
         f"#{word}" if word.isdecimal() else "_".join(part for part in split if part not in common)[:_MAX_WORD_LENGTH]
         for word, split in zip(words, parts, strict=True)
     ]
-
-
-def _number_repeats(labels: list[str]) -> list[str]:
-    """Number labels that occur again: "a", "a (no. 2)" …"""
-    used = set(labels)
-    count_of_label: dict[str, int] = {}
-    result = []
-    for label in labels:
-        number = count_of_label.get(label, 0) + 1
-        text = label
-        while number > 1 and (text := f"{label} (no. {number})") in used:
-            number += 1
-        count_of_label[label] = number
-        used.add(text)
-        result.append(text)
-    return result

@@ -8,21 +8,14 @@ from __future__ import annotations
 
 import re
 
-from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, join_parts
+from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, build_operation_name, join_words
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName, parse_dtypes
 from torchprof_tui.trace.core.late_regex import compile_later
-
-_Rule = tuple[re.Pattern[str], KernelClass, str, str, "str | None"]
-
-
-def _compile_rules(*rules: tuple[str, KernelClass, str, str, str | None]) -> tuple[_Rule, ...]:
-    return tuple((compile_later(pattern), kind, library, word, way) for pattern, kind, library, word, way in rules)
-
 
 _K = KernelClass
 _FWD, _BWD = "forward", "backward"
 
-_RULES = _compile_rules(
+_RULES = (
     # MTIA: the op, then the type of its data
     (r"^(fc|(add|b)?mm|linear|matmul)\w*-dtype_", _K.GEMM, "MTIA", "gemm", None),
     (r"^(vector_norm|sum|mean|amax|amin)\w*-dtype_", _K.REDUCTION, "MTIA", "reduction", None),
@@ -151,7 +144,11 @@ _RULES = _compile_rules(
     (r"(?i)cross_?entropy\w*?_?(bwd|backward)", _K.REDUCTION, "", "cross entropy", _BWD),
     (r"(?i)cross_?entropy", _K.REDUCTION, "", "cross entropy", None),
 )
-"""First match wins."""
+"""(pattern, class, library or "", what it does, direction): first match wins."""
+
+_COMPILED_RULES = tuple(
+    (compile_later(pattern), kind, library, word, way) for pattern, kind, library, word, way in _RULES
+)
 
 _ROCPRIM_ALGORITHMS = (
     ("radix_sort", _K.SORT, "radix sort"),
@@ -179,31 +176,21 @@ _LIBRARY_OF_SCOPE = {
 
 def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     """Decode a kernel that matches a rule; None for any other name."""
-    text = "::".join(part for part in parsed.path if part)
     if parsed.path[:1] == ("rocprim",) and parsed.base == "trampoline_kernel":
-        return _decode_rocprim(name, parsed)
-    if parsed.path[:1] == ("ck_tile",):
-        text = "::".join(
-            parsed.components[:3]
-        )  # ck_tile::kentry<…, Rmsnorm2dFwd<…>>: includes the class in the template argument
-    for pattern, kind, library, word, way in _RULES:
+        # `trampoline_kernel<…, reduce_config_selector<bool>, …>`: the selector names the algorithm.
+        selectors = re.findall(r"\b([a-z_]+?)(?:_config_selector|_config|_impl)\b", ", ".join(parsed.arguments))
+        for selector in selectors:
+            for algorithm, kind, shown in _ROCPRIM_ALGORITHMS:
+                if algorithm in selector:
+                    return _build_kernel_name(name, parsed, kind, "rocPRIM", shown, None)
+        return None
+    # ck_tile::kentry<…, Rmsnorm2dFwd<…>>: the class is a template argument.
+    text = "::".join(parsed.components[:3] if parsed.path[:1] == ("ck_tile",) else filter(None, parsed.path))
+    for pattern, kind, library, word, way in _COMPILED_RULES:
         if pattern.search(text):
-            return _build_kernel_name(name, parsed, kind, library or _find_library(parsed), word, way)
+            known = _LIBRARY_OF_SCOPE.get(parsed.root) if len(parsed.path) > 1 else None
+            return _build_kernel_name(name, parsed, kind, library or known, word, way)
     return None
-
-
-def _decode_rocprim(name: str, parsed: QualifiedName) -> KernelName | None:
-    """Decode `trampoline_kernel<…, reduce_config_selector<bool>, …>`: the selector names the algorithm."""
-    selectors = re.findall(r"\b([a-z_]+?)(?:_config_selector|_config|_impl)\b", ", ".join(parsed.arguments))
-    for selector in selectors:
-        for word, kind, shown in _ROCPRIM_ALGORITHMS:
-            if word in selector:
-                return _build_kernel_name(name, parsed, kind, "rocPRIM", shown, None)
-    return None
-
-
-def _find_library(parsed: QualifiedName) -> str | None:
-    return _LIBRARY_OF_SCOPE.get(parsed.root) if len(parsed.path) > 1 else None
 
 
 def _build_kernel_name(
@@ -211,18 +198,5 @@ def _build_kernel_name(
 ) -> KernelName:
     word_of_type = parsed.base.partition("-dtype_")[2]
     dtypes = parse_dtypes([*parsed.arguments, word_of_type, word_of_type.lower()])[:1]
-    way = {_FWD: "fwd", _BWD: "bwd", None: ""}[direction]
-    extra = "silu" if word.startswith("activation") and "silu" in name else ""
-    label = f"{extra} and multiply" if extra else word
-    return KernelName(
-        name,
-        kind,
-        known=True,
-        family=f"{library} {word}" if library else word,
-        library=library,
-        dtypes=dtypes,
-        fused=(label,),
-        direction=direction,
-        display=" ".join(part for part in (label, way, *dtypes) if part),
-        summary=join_parts(f"{library}: {label}" if library else label, direction, *dtypes),
-    )
+    label = "silu and multiply" if word.startswith("activation") and "silu" in name else word
+    return build_operation_name(name, kind, join_words(library, word), library, label, dtypes, direction)

@@ -19,6 +19,9 @@ ARCHITECTURES = {
 }
 
 
+SHORT_DIRECTIONS = {"forward": "fwd", "backward": "bwd"}
+
+
 class KernelClass(IntEnum):
     """Kind of work that a kernel does, shown by its colour. Stored as uint8: append, never renumber."""
 
@@ -63,7 +66,7 @@ class KernelName:
 
     name: str
     kernel_class: KernelClass = KernelClass.OTHER
-    known: bool = False
+    known: bool = True
     family: str = ""  # "nvjet", "PyTorch elementwise", "flash attention 2": the generator of names of this form
     library: str | None = None
     arch: str | None = None  # the target ("sm_80", "gfx942"); newer devices run it as well
@@ -93,6 +96,39 @@ def format_tile(sizes: tuple[int, ...]) -> str:
     return "×".join(map(str, sizes))
 
 
+def join_words(*words: str | None) -> str:
+    """Join the nonempty words with spaces."""
+    return " ".join(word for word in words if word)
+
+
 def join_parts(*parts: str | None) -> str:
     """Join the nonempty parts with commas."""
     return ", ".join(part for part in parts if part)
+
+
+def build_operation_name(
+    name: str,
+    kernel_class: KernelClass,
+    family: str,
+    library: str | None,
+    word: str,
+    dtypes: tuple[str, ...],
+    direction: str | None = None,
+    operation: str | None = None,
+    summary: str | None = None,
+    details: tuple[tuple[str, str], ...] = (),
+) -> KernelName:
+    """Build the result for a kernel of one operation, shown as `word`. `operation`, `summary`: `word` by default."""
+    summary = summary or word
+    return KernelName(
+        name,
+        kernel_class,
+        family=family,
+        library=library,
+        dtypes=dtypes,
+        fused=(operation or word,),
+        direction=direction,
+        display=join_words(word, SHORT_DIRECTIONS.get(direction or ""), *dtypes[:1]),
+        summary=join_parts(f"{library}: {summary}" if library else summary, direction, *dtypes),
+        details=details,
+    )

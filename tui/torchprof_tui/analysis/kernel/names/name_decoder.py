@@ -56,18 +56,16 @@ of its length."""
 def decode_kernel_name(name: str) -> KernelName:
     """Decode the name of a kernel, copy or fill. Never raises; unknown names have `known=False`."""
     if len(name) > MAX_DECODED_LENGTH:
-        return KernelName(name, display=name[: _MAX_DISPLAY_LENGTH - 1] + "…", summary="name too long to decode")
+        shown = name[: _MAX_DISPLAY_LENGTH - 1] + "…"
+        return KernelName(name, known=False, display=shown, summary="name too long to decode")
     parsed = parse_function(name)
     for decode in _FAMILY_DECODERS:
         decoded = decode(name, parsed)
         if decoded is not None:
             return decoded
     base = parsed.base or name
-    return KernelName(
-        name,
-        display=base if len(base) <= _MAX_DISPLAY_LENGTH else base[: _MAX_DISPLAY_LENGTH - 1] + "…",
-        summary="name not decoded",
-    )
+    shown = base if len(base) <= _MAX_DISPLAY_LENGTH else base[: _MAX_DISPLAY_LENGTH - 1] + "…"
+    return KernelName(name, known=False, display=shown, summary="name not decoded")
 
 
 def classify_names(names: Sequence[str]) -> U8:

@@ -17,11 +17,17 @@ blocks of 32 elements share a scale), "o" those of NVFP4. Other parts are shown 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from torchprof_tui.analysis.kernel.names import xmma
-from torchprof_tui.analysis.kernel.names.model import ARCHITECTURES, KernelClass, KernelName, format_tile, join_parts
+from torchprof_tui.analysis.kernel.names.model import (
+    ARCHITECTURES,
+    KernelClass,
+    KernelName,
+    format_tile,
+    join_parts,
+    join_words,
+)
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName, parse_dtypes, parse_float_dtypes
 from torchprof_tui.analysis.kernel.names.xmma import ELEMENT_TYPES
 from torchprof_tui.trace.core.late_regex import compile_later
@@ -39,50 +45,34 @@ _HELPERS = {
 def _decode_helper(name: str, parsed: QualifiedName) -> KernelName | None:
     """Decode small kernels of cuBLAS: matrix x vector, small products, and the steps after a split-K product."""
     base = parsed.base
-    text = f"{parsed.scope}::{base}"
     dtypes = parse_float_dtypes(parsed.arguments)[:2]
+    kind, tensor_core, layout = KernelClass.GEMM, None, None
     if base in _HELPERS and (base != "globalKernel" or "epilogue" in parsed.scope):
         kind = KernelClass.ELEMENTWISE if base == "scal_kernel" else KernelClass.GEMM
-        label = {"splitKreduce_kernel": "split-K sum", "globalKernel": "gemm epilogue"}.get(
-            base, base.removesuffix("_kernel")
-        )
-        return KernelName(
-            name,
-            kind,
-            known=True,
-            family="cuBLAS helper",
-            library="cuBLAS",
-            dtypes=dtypes,
-            display=" ".join((label, *dtypes[:1])),
-            summary=join_parts(_HELPERS[base], *dtypes[:1]),
-        )
-    if _GEMV.search(text):
-        return KernelName(
-            name,
-            KernelClass.GEMM,
-            known=True,
-            family="gemv",
-            library="cuBLAS",
-            dtypes=dtypes,
-            display=" ".join(("gemv", *dtypes[:1])),
-            summary=join_parts("cuBLAS matrix × vector product", " × ".join(dtypes[:1]), "bound by memory bandwidth"),
-        )
-    if re.match(r"gemm(SN|k1)_?[NT]*_?", base) or base.startswith("magma_") or base == "sgemm_largek_lds64":
+        labels = {"splitKreduce_kernel": "split-K sum", "globalKernel": "gemm epilogue"}
+        family, label = "cuBLAS helper", labels.get(base, base.removesuffix("_kernel"))
+        texts: tuple[str, ...] = (_HELPERS[base], *dtypes[:1])
+    elif _GEMV.search(f"{parsed.scope}::{base}"):
+        family = label = "gemv"
+        texts = ("cuBLAS matrix × vector product", *dtypes[:1], "bound by memory bandwidth")
+    elif re.match(r"gemm(SN|k1)_?[NT]*_?", base) or base.startswith("magma_") or base == "sgemm_largek_lds64":
         letters = re.search(r"_([NT]{2})_kernel", base)
-        types = dtypes or (("fp32",) if "sgemm" in base else ())
-        return KernelName(
-            name,
-            KernelClass.GEMM,
-            known=True,
-            family="cuBLAS small",
-            library="cuBLAS",
-            dtypes=types,
-            tensor_core=False,
-            layout=letters.group(1).lower() if letters else None,
-            display=" ".join(("gemm", *types[:1])),
-            summary=join_parts("cuBLAS matrix product for special shapes on CUDA cores", " × ".join(types[:1])),
-        )
-    return None
+        dtypes = dtypes or (("fp32",) if "sgemm" in base else ())
+        family, label, tensor_core, layout = "cuBLAS small", "gemm", False, letters[1].lower() if letters else None
+        texts = ("cuBLAS matrix product for special shapes on CUDA cores", *dtypes[:1])
+    else:
+        return None
+    return KernelName(
+        name,
+        kind,
+        family=family,
+        library="cuBLAS",
+        dtypes=dtypes,
+        tensor_core=tensor_core,
+        layout=layout,
+        display=join_words(label, *dtypes[:1]),
+        summary=join_parts(*texts),
+    )
 
 
 _CUDA_CORE_LETTERS = {"s": "fp32", "d": "fp64", "h": "fp16", "c": "complex64", "z": "complex128", "gc": "complex64"}
@@ -105,6 +95,9 @@ _NAMED_TYPES = (("gemm_fp8", "fp8 e4m3"), ("gemmfp8", "fp8 e4m3"), ("gemmfp4", "
 _SPLIT_K = ("split-K", "yes")
 _SIZE = compile_later(r"^\d+x\d+$")
 _LAYOUT = compile_later(r"^[nt]{2}$")
+_ALIGNMENT = compile_later(r"align(\d+)$")
+_MMA_SHAPES = {"884": "8×8×4", "1688": "16×8×8", "16816": "16×8×16", "16832": "16×8×32", "161616": "16×16×16"}
+"""The shapes of MMA instructions as names have them, without separators."""
 
 
 def decode(name: str, parsed: QualifiedName) -> KernelName | None:
@@ -136,7 +129,6 @@ def _decode_nvjet(name: str) -> KernelName | None:
     return KernelName(
         name,
         KernelClass.GEMM,
-        known=True,
         family="nvjet",
         library="cuBLAS",
         arch=arch,
@@ -208,67 +200,32 @@ class _ClassicFields:
     details: list[tuple[str, str]] = field(default_factory=list)
 
     def read_word(self, word: str) -> None:
-        """Add what a word says; words that no rule matches are ignored."""
-        for pattern, read in _CLASSIC_RULES:
-            match = pattern.match(word)
-            if match:
-                read(self, match)
-                return
-
-    def read_tensor_op(self, match: re.Match[str]) -> None:
-        self.tensor_core = True
-        self.accumulator = _ACCUMULATORS[match["acc"]]
-        self.details.append(("instruction", _format_mma_shape(match["shape"])))
-        if match["math"]:
-            self.dtypes.append(ELEMENT_TYPES[match["math"]])
-
-    def read_cuda_core(self, match: re.Match[str]) -> None:
-        self.tensor_core = False
-        self.dtypes.append(_CUDA_CORE_LETTERS[match["type"]])
-
-    def read_architecture(self, match: re.Match[str]) -> None:
-        self.arch = ARCHITECTURES[match[0]]
-
-    def read_dtype(self, match: re.Match[str]) -> None:
-        self.dtypes.append(ELEMENT_TYPES[match[0]])
-
-    def read_size(self, match: re.Match[str]) -> None:
-        self.sizes.append(tuple(map(int, match[0].split("x"))))
-
-    def read_layout(self, match: re.Match[str]) -> None:
-        self.layout = match[0]
-
-    def read_epilogue(self, match: re.Match[str]) -> None:
-        self.fused.append(_EPILOGUES[match[0]])
-
-    def read_alignment(self, match: re.Match[str]) -> None:
-        self.details.append(("alignment", f"{match[1]} elements"))
-
-    def read_slices(self, match: re.Match[str]) -> None:
-        self.details.append(("sliced", match[1].replace("x", "×")))
-
-    def read_split_k(self, match: re.Match[str]) -> None:
-        del match
-        self.details.append(_SPLIT_K)
-
-
-def _compile_words(words: Iterable[str]) -> re.Pattern[str]:
-    return compile_later(rf"(?:{'|'.join(words)})$")
-
-
-_CLASSIC_RULES: tuple[tuple[re.Pattern[str], Callable[[_ClassicFields, re.Match[str]], None]], ...] = (
-    (_TENSOR_OP, _ClassicFields.read_tensor_op),
-    (_CUDA_CORE, _ClassicFields.read_cuda_core),
-    (_compile_words(ARCHITECTURES), _ClassicFields.read_architecture),
-    (_compile_words(ELEMENT_TYPES), _ClassicFields.read_dtype),
-    (_SIZE, _ClassicFields.read_size),
-    (_LAYOUT, _ClassicFields.read_layout),
-    (_compile_words(_EPILOGUES), _ClassicFields.read_epilogue),
-    (compile_later(r"align(\d+)$"), _ClassicFields.read_alignment),
-    (compile_later(r"sliced(.*)"), _ClassicFields.read_slices),
-    (_compile_words(("splitK", "splitk")), _ClassicFields.read_split_k),
-)
-"""What a word of a classic name says. The patterns exclude each other."""
+        """Add what a word says; words without a known form are ignored."""
+        if match := _TENSOR_OP.match(word):
+            self.tensor_core = True
+            self.accumulator = _ACCUMULATORS[match["acc"]]
+            self.details.append(("instruction", _MMA_SHAPES.get(match["shape"], match["shape"])))
+            if match["math"]:
+                self.dtypes.append(ELEMENT_TYPES[match["math"]])
+        elif match := _CUDA_CORE.match(word):
+            self.tensor_core = False
+            self.dtypes.append(_CUDA_CORE_LETTERS[match["type"]])
+        elif word in ARCHITECTURES:
+            self.arch = ARCHITECTURES[word]
+        elif word in ELEMENT_TYPES:
+            self.dtypes.append(ELEMENT_TYPES[word])
+        elif _SIZE.match(word):
+            self.sizes.append(tuple(map(int, word.split("x"))))
+        elif _LAYOUT.match(word):
+            self.layout = word
+        elif word in _EPILOGUES:
+            self.fused.append(_EPILOGUES[word])
+        elif match := _ALIGNMENT.match(word):
+            self.details.append(("alignment", f"{match[1]} elements"))
+        elif word.startswith("sliced"):
+            self.details.append(("sliced", word.removeprefix("sliced").replace("x", "×")))
+        elif word in ("splitK", "splitk"):
+            self.details.append(_SPLIT_K)
 
 
 def _decode_classic(name: str, text: str) -> KernelName | None:
@@ -284,13 +241,16 @@ def _decode_classic(name: str, text: str) -> KernelName | None:
         return None
     # fp32 operands are converted to TF32 for tensor cores; CUTLASS then names no type.
     dtypes = tuple(dict.fromkeys(fields.dtypes)) or (("tf32",) if fields.tensor_core else ())
-    tile, stages = _split_classic_sizes(fields.sizes, has_stages=fields.tensor_core or is_cutlass)
+    tile = fields.sizes[0] if fields.sizes else None
+    stages = None
+    if tile and len(fields.sizes) > 1 and (fields.tensor_core or is_cutlass):
+        step, stages = fields.sizes[1]
+        tile = (*tile, step)
     library = "CUTLASS" if is_cutlass else "cuBLAS"
     epilogue = ", ".join(fields.fused) or None
     return KernelName(
         name,
         KernelClass.GEMM,
-        known=True,
         family="cutlass" if is_cutlass else "classic cuBLAS",
         library=library,
         arch=fields.arch,
@@ -314,16 +274,6 @@ def _decode_classic(name: str, text: str) -> KernelName | None:
     )
 
 
-def _split_classic_sizes(sizes: list[tuple[int, ...]], has_stages: bool) -> tuple[tuple[int, ...] | None, int | None]:
-    """Split the sizes of a classic name into (tile, stages): the second size is K step x stages."""
-    if not sizes:
-        return None, None
-    if len(sizes) == 1 or not has_stages:
-        return sizes[0], None
-    step, stages = sizes[1]
-    return (*sizes[0], step), stages
-
-
 def _decode_xmma(name: str) -> KernelName:
     fields = xmma.parse_xmma(name)
     layout = re.search(r"_([nt]{2})_[nt]_", name)
@@ -331,7 +281,6 @@ def _decode_xmma(name: str) -> KernelName:
     return KernelName(
         name,
         KernelClass.GEMM,
-        known=True,
         family="xmma",
         library="cuBLAS" if "cublas" in name else None,
         arch=fields.arch,
@@ -365,7 +314,6 @@ def _decode_cutlass3(name: str, inner: str) -> KernelName:
     return KernelName(
         name,
         KernelClass.GEMM,
-        known=True,
         family="cutlass 3",
         library="CUTLASS",
         arch=f"sm_{arch.group(1)}" if arch else None,
@@ -380,12 +328,6 @@ def _decode_cutlass3(name: str, inner: str) -> KernelName:
     )
 
 
-def _format_mma_shape(digits: str) -> str:
-    """Format an MMA shape that is written without separators: 884, 1688, 16816, 161616, 16832."""
-    shapes = {"884": "8×8×4", "1688": "16×8×8", "16816": "16×8×16", "16832": "16×8×32", "161616": "16×16×16"}
-    return shapes.get(digits, digits)
-
-
 def _format_operands(dtypes: tuple[str, ...], accumulator: str | None) -> str | None:
     if not dtypes:
         return None
@@ -394,9 +336,5 @@ def _format_operands(dtypes: tuple[str, ...], accumulator: str | None) -> str | 
 
 
 def _format_display(dtypes: tuple[str, ...], tile: tuple[int, ...] | None, epilogue: str | None) -> str:
-    words = ["gemm", *dtypes[:1]]
-    if tile:
-        words.append(format_tile(tile[:2]))
-    if epilogue in ("bias", "ReLU", "GELU"):
-        words.append(f"+{epilogue}")
-    return " ".join(words)
+    shown = f"+{epilogue}" if epilogue in ("bias", "ReLU", "GELU") else None
+    return join_words("gemm", *dtypes[:1], format_tile(tile[:2]) if tile else None, shown)

@@ -14,7 +14,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, join_parts
+from torchprof_tui.analysis.kernel.names.model import (
+    KernelClass,
+    KernelName,
+    build_operation_name,
+    join_parts,
+    join_words,
+)
 from torchprof_tui.analysis.kernel.names.syntax import (
     QualifiedName,
     parse_dtype,
@@ -76,15 +82,8 @@ def parse_functor(text: str) -> Functor:
         return _build_functor(name.path[index], "", dtypes)
     base = name.base
     if base in _WRAPPERS and name.arguments:
-        inner_type = next(
-            (
-                argument
-                for argument in reversed(name.arguments)
-                if parse_dtype(argument) is None and not argument.isdigit()
-            ),
-            "",
-        )
-        inner = parse_functor(inner_type) if inner_type else Functor("", (), False)
+        wrapped = [argument for argument in name.arguments if parse_dtype(argument) is None and not argument.isdigit()]
+        inner = parse_functor(wrapped[-1]) if wrapped and wrapped[-1] else Functor("", (), False)
         return Functor(
             inner.operation + _WRAPPERS[base] if inner.operation else "",
             parse_dtypes(name.arguments) or inner.dtypes,
@@ -142,7 +141,6 @@ _REDUCTIONS = {
 }
 """Words other than the operation itself."""
 _FORWARD, _BACKWARD = "forward", "backward"
-_NORM = "norm"
 
 _K = KernelClass
 _RULES: tuple[tuple[re.Pattern[str], KernelClass, str, str | None], ...] = tuple(
@@ -210,14 +208,20 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     if base == "distribution_elementwise_grid_stride_kernel":
         match = re.search(r"cuda::(\w+?)(?:_and_transform|_kernel)\b", name)
         word = match[1].replace("_", " ") if match else "random numbers"
-        return _build_kernel_name(
-            name, KernelClass.RANDOM, "PyTorch random", word, parse_float_dtypes(parsed.arguments[:1]), fused=(word,)
-        )
-    if parsed.root == "at" or base.startswith(
-        ("cunn_", "krn_", "indexing_backward", "compute_cuda_kernel", "cuCompute")
-    ):
-        return _decode_by_rule(name, parsed)
+        dtypes = parse_float_dtypes(parsed.arguments[:1])
+        return build_operation_name(name, KernelClass.RANDOM, "PyTorch random", _LIBRARY, word, dtypes)
+    if parsed.root == "at" or base.startswith(_OTHER_PREFIXES):
+        for pattern, kind, known_word, way in _RULES:
+            if pattern.search(base):
+                word = known_word or extract_operation(base).replace("_", " ")
+                direction = way or (_BACKWARD if "backward" in base.lower() else None)
+                dtypes = parse_dtypes(parsed.arguments)[:1]
+                return build_operation_name(name, kind, _LIBRARY, _LIBRARY, word, dtypes, direction)
     return None
+
+
+_LIBRARY = "PyTorch"
+_OTHER_PREFIXES = ("cunn_", "krn_", "indexing_backward", "compute_cuda_kernel", "cuCompute")
 
 
 def _decode_elementwise(name: str, parsed: QualifiedName) -> KernelName | None:
@@ -236,30 +240,21 @@ def _decode_elementwise(name: str, parsed: QualifiedName) -> KernelName | None:
     word = functor.operation.removesuffix("_backward") if way else functor.operation
     # where() and dropout have bool masks; the short label shows the type of the data.
     label_dtypes = [dtype for dtype in dtypes if dtype != "bool"] or list(dtypes)
-    kind = KernelClass.NORM if re.search(r"(batch|group|layer)_norm", functor.operation) else KernelClass.ELEMENTWISE
+    is_norm = re.search(r"(batch|group|layer)_norm", functor.operation)
     return KernelName(
         name,
-        kind,
-        known=True,
+        KernelClass.NORM if is_norm else KernelClass.ELEMENTWISE,
         family=f"PyTorch {iteration}",
-        library="PyTorch",
+        library=_LIBRARY,
         dtypes=dtypes,
         fused=(functor.operation,),
         direction=way,
-        display=" ".join((word, *(["bwd"] if way else []), *label_dtypes[:1])),
+        display=join_words(word, "bwd" if way else None, *label_dtypes[:1]),
         summary=join_parts(
-            f"PyTorch {iteration}: {functor.operation}", *dtypes[:2], *([f"{width} elements per load"] if width else [])
+            f"PyTorch {iteration}: {functor.operation}", *dtypes[:2], f"{width} elements per load" if width else None
         ),
         details=details,
     )
-
-
-def _find_inner_functor(text: str) -> str:
-    """Find the functor inside `gpu_kernel_impl<F>(…)::{lambda(int)#1}` and similar types; others are unchanged."""
-    for component in parse_qualified_name(text).components:
-        if component.startswith(("gpu_kernel_impl", "gpu_kernel_with", "apply<", "opmath_")) and "<" in component:
-            return parse_template_arguments(component)[0]
-    return text
 
 
 def _build_copy(
@@ -275,9 +270,8 @@ def _build_copy(
     return KernelName(
         name,
         KernelClass.COPY,
-        known=True,
         family=f"PyTorch {iteration}",
-        library="PyTorch",
+        library=_LIBRARY,
         dtypes=dtypes,
         fused=(functor.operation,),
         display=display,
@@ -286,18 +280,25 @@ def _build_copy(
     )
 
 
+def _find_inner_functor(text: str) -> str:
+    """Find the functor inside `gpu_kernel_impl<F>(…)::{lambda(int)#1}` and similar types; others are unchanged."""
+    for component in parse_qualified_name(text).components:
+        if component.startswith(("gpu_kernel_impl", "gpu_kernel_with", "apply<", "opmath_")) and "<" in component:
+            return parse_template_arguments(component)[0]
+    return text
+
+
 def _decode_reduction(name: str, parsed: QualifiedName) -> KernelName | None:
     """Decode `reduce_kernel<512, 1, ReduceOp<float, func_wrapper_t<float, sum_functor<…>::operator()…>, …>>`."""
     outer = parse_qualified_name(parsed.argument(2))
     if outer.base != "ReduceOp" or len(outer.arguments) < 2:
         return None
-    operator = outer.arguments[1]
-    functor = parse_functor(operator)
+    functor = parse_functor(outer.arguments[1])
     word = _REDUCTIONS.get(functor.operation, functor.operation)
     if not word:
         return None
     dtypes = parse_dtypes(outer.arguments[:1])
-    return _build_kernel_name(name, KernelClass.REDUCTION, "PyTorch reduction", word, dtypes, fused=(word,))
+    return build_operation_name(name, KernelClass.REDUCTION, "PyTorch reduction", _LIBRARY, word, dtypes)
 
 
 def _decode_multi_tensor(name: str, parsed: QualifiedName) -> KernelName | None:
@@ -305,55 +306,44 @@ def _decode_multi_tensor(name: str, parsed: QualifiedName) -> KernelName | None:
     functor = parse_qualified_name(parsed.argument(1))
     dtypes = parse_dtypes(functor.arguments)
     # A later argument has the operation of a generic functor (std::plus<float>, Sqrt<float>, LerpFunctor<float>).
-    inner = [
-        parse_qualified_name(argument)
-        for argument in parsed.arguments[2:]
-        if parse_dtype(argument) is None and "<" in argument
-    ]
+    others = [argument for argument in parsed.arguments[2:] if parse_dtype(argument) is None and "<" in argument]
     own = extract_operation(functor.base)
-    word = extract_operation(inner[0].base) if inner else own
-    point = {"mul": "addcmul", "div": "addcdiv"}.get(word) if functor.base.startswith("PointwiseOp") else None
-    if inner and not functor.base.startswith("Fused"):
-        word = point or word
+    if others and not functor.base.startswith("Fused"):
+        word = extract_operation(parse_qualified_name(others[0]).base)
+        if functor.base.startswith("PointwiseOp"):
+            word = {"mul": "addcmul", "div": "addcdiv"}.get(word, word)
         kind = KernelClass.COPY if word == "copy" else KernelClass.OPTIMIZER
-        what = f"foreach {word} over a list of tensors"
-        return _build_kernel_name(name, kind, "PyTorch foreach", f"foreach {word}", dtypes, fused=(word,), summary=what)
-    word = own.removeprefix("fused_").removesuffix("_math").replace("_", " ")
-    if functor.base.startswith("LpNorm") or "norm" in own:
-        return _build_kernel_name(
-            name, KernelClass.OPTIMIZER, "PyTorch foreach", f"foreach {word}", dtypes, fused=(word,)
+        label = f"foreach {word}"
+        text = f"{label} over a list of tensors"
+        return build_operation_name(
+            name, kind, "PyTorch foreach", _LIBRARY, label, dtypes, operation=word, summary=text
         )
+    word = own.removeprefix("fused_").removesuffix("_math").replace("_", " ")
+    kind = KernelClass.OPTIMIZER
+    if functor.base.startswith("LpNorm") or "norm" in own:
+        return build_operation_name(name, kind, "PyTorch foreach", _LIBRARY, f"foreach {word}", dtypes, operation=word)
     if not word:
         return None
-    library = "PyTorch" if parsed.root == "at" else "apex"
-    what = f"fused optimizer step, {word}, over a list of tensors"
-    return _build_kernel_name(
-        name, KernelClass.OPTIMIZER, f"{library} fused optimizer", f"fused {word}", dtypes, (word,), None, what, library
-    )
+    library = _LIBRARY if parsed.root == "at" else "apex"
+    family, label = f"{library} fused optimizer", f"fused {word}"
+    text = f"fused optimizer step, {word}, over a list of tensors"
+    return build_operation_name(name, kind, family, library, label, dtypes, operation=word, summary=text)
 
 
 def _decode_softmax(name: str, parsed: QualifiedName) -> KernelName:
-    """Decode a softmax.
-
-    `softmax_warp_forward<in, out, acc, log2(elements), is_log, is_masked>`, `cunn_SoftMaxForward<…, Epilogue>`.
-    """
-    way = _BACKWARD if "backward" in parsed.base.lower() else _FORWARD
-    is_log = "LogSoftMax" in name or (parsed.base.startswith("softmax_warp") and parsed.argument(4) == "true")
-    word = "log softmax" if is_log else "softmax"
-    details = []
-    if parsed.base.startswith("softmax_warp"):
-        power = parse_integer(parsed.argument(3))
-        if power is not None:
-            details.append(("row of at most", f"{2**power} elements"))
-    return _build_kernel_name(
+    """Decode `softmax_warp_forward<in, out, acc, log2(elements), is_log, …>`, `cunn_SoftMaxForward<…, Epilogue>`."""
+    is_warp = parsed.base.startswith("softmax_warp")
+    is_log = "LogSoftMax" in name or (is_warp and parsed.argument(4) == "true")
+    power = parse_integer(parsed.argument(3)) if is_warp else None
+    return build_operation_name(
         name,
         KernelClass.SOFTMAX,
         "PyTorch softmax",
-        word,
+        _LIBRARY,
+        "log softmax" if is_log else "softmax",
         parse_dtypes(parsed.arguments)[:1],
-        fused=(word,),
-        direction=way,
-        details=tuple(details),
+        _BACKWARD if "backward" in parsed.base.lower() else _FORWARD,
+        details=() if power is None else (("row of at most", f"{2**power} elements"),),
     )
 
 
@@ -370,44 +360,4 @@ def _decode_indexing(name: str, parsed: QualifiedName) -> KernelName:
         word = {"true": "scatter", "false": "gather"}[inner[1]] if inner else "scatter / gather"
         if "ReduceAdd" in name:
             word = f"{word} add"
-    return _build_kernel_name(name, KernelClass.GATHER, "PyTorch indexing", word, dtypes, fused=(word,))
-
-
-def _decode_by_rule(name: str, parsed: QualifiedName) -> KernelName | None:
-    for pattern, kind, word, way in _RULES:
-        if not pattern.search(parsed.base):
-            continue
-        own = word or extract_operation(parsed.base).replace("_", " ")
-        direction = way or (_BACKWARD if "backward" in parsed.base.lower() else None)
-        return _build_kernel_name(
-            name, kind, "PyTorch", own, parse_dtypes(parsed.arguments)[:1], fused=(own,), direction=direction
-        )
-    return None
-
-
-def _build_kernel_name(
-    name: str,
-    kind: KernelClass,
-    family: str,
-    word: str,
-    dtypes: tuple[str, ...],
-    fused: tuple[str, ...] = (),
-    direction: str | None = None,
-    summary: str | None = None,
-    library: str = "PyTorch",
-    details: tuple[tuple[str, str], ...] = (),
-) -> KernelName:
-    way = {_FORWARD: "fwd", _BACKWARD: "bwd", None: ""}[direction]
-    return KernelName(
-        name,
-        kind,
-        known=True,
-        family=family,
-        library=library,
-        dtypes=dtypes,
-        fused=fused,
-        direction=direction,
-        display=" ".join(part for part in (word, way, *dtypes[:1]) if part),
-        summary=join_parts(f"{library}: {summary or word}", direction, *dtypes),
-        details=details,
-    )
+    return build_operation_name(name, KernelClass.GATHER, "PyTorch indexing", _LIBRARY, word, dtypes)

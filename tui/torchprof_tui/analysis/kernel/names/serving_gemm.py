@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 
-from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts
+from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts, join_words
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName
 from torchprof_tui.trace.core.late_regex import compile_later
 
@@ -113,14 +113,24 @@ def _decode_deep_gemm(name: str, parsed: QualifiedName) -> KernelName | None:
     if not match:
         if "gemm" in parsed.base.lower() and "transpose" not in parsed.base.lower():
             return _build_product(name, "DeepGEMM", library, (), kind="")
-        return _build_scale_layout(name, library) if parsed.root == "deep_gemm" else None
+        return (
+            KernelName(
+                name,
+                KernelClass.COPY,
+                family="DeepGEMM",
+                library=library,
+                display="scale layout",
+                summary="DeepGEMM: transposes or packs the scales of a block-scaled product",
+            )
+            if parsed.root == "deep_gemm"
+            else None
+        )
     rest = match["rest"].lower()
     dtypes = ("fp8 e4m3", "fp4 e2m1") if match["type"] == "fp8_fp4" else (_ELEMENTS[match["type"]],)
     if "mqa_logits" in rest:
         return KernelName(
             name,
             KernelClass.ATTENTION,
-            known=True,
             family="DeepGEMM",
             library=library,
             dtypes=dtypes,
@@ -143,18 +153,6 @@ def _decode_deep_gemm(name: str, parsed: QualifiedName) -> KernelName | None:
     )
 
 
-def _build_scale_layout(name: str, library: str | None) -> KernelName:
-    return KernelName(
-        name,
-        KernelClass.COPY,
-        known=True,
-        family="DeepGEMM",
-        library=library,
-        display="scale layout",
-        summary="DeepGEMM: transposes or packs the scales of a block-scaled product",
-    )
-
-
 def _build_product(
     name: str,
     family: str,
@@ -169,11 +167,9 @@ def _build_product(
     scaled: bool = False,
     details: tuple[tuple[str, str], ...] = (),
 ) -> KernelName:
-    words = ("gemm", *dtypes[:1], format_tile(tile[:2]) if tile else "", f"+{epilogue}" if epilogue else "")
     return KernelName(
         name,
         KernelClass.GEMM,
-        known=True,
         family=family,
         library=library,
         arch=arch,
@@ -183,13 +179,14 @@ def _build_product(
         stages=stages,
         fused=(epilogue,) if epilogue else (),
         epilogue=epilogue,
-        display=" ".join(word for word in words if word),
+        display=join_words(
+            "gemm", *dtypes[:1], format_tile(tile[:2]) if tile else None, f"+{epilogue}" if epilogue else None
+        ),
         summary=join_parts(
-            " ".join(word for word in (library, kind, "matrix product") if word)
-            + (f" for {arch}" if arch else "")
+            join_words(library, kind, "matrix product", f"for {arch}" if arch else None)
             + (" on tensor cores" if tensor_core else ""),
             "one scale for each block of elements" if scaled else None,
-            " × ".join(dtypes[:2]) if dtypes else None,
+            " × ".join(dtypes[:2]),
             f"tile {format_tile(tile)}" if tile else None,
             f"{stages} stages" if stages else None,
             f"epilogue: {epilogue}" if epilogue else None,

@@ -95,9 +95,15 @@ def parse_function(name: str) -> QualifiedName:
     """Parse the function of a demangled signature, without return type and parameters."""
     text = _KERNEL_DESCRIPTOR.sub("", name.strip())
     text = text.replace("(anonymous namespace)", "{anonymous}").replace("operator()", "operator{}")
-    if text.startswith(("_ZN", "_Z")):
+    if text.startswith("_Z"):
         return parse_mangled_name(text)
-    end = _find_parameter_list(text)
+    end = len(text)
+    depth = (0, 0)
+    for mark in _BRACKET.finditer(text):
+        if mark.group() == "(" and depth[0] == 0 and mark.start():
+            end = mark.start()  # the parameter list
+            break
+        depth = _update_depth(depth, mark.group())
     head = _split_outside_brackets(text[:end], " ")
     return parse_qualified_name(head[-1] if head else text)
 
@@ -183,9 +189,8 @@ def parse_mangled_name(text: str) -> QualifiedName:
     path = []
     position = 3 if text.startswith("_ZN") else 2
     while match := _DIGITS.match(text, position):
-        end = _find_identifier_end(text, match.end(), match.group())
-        path.append(text[match.end() : end].replace("_GLOBAL__N_1", "{anonymous}"))
-        position = end
+        position = match.end() + int(match.group()[:_MAX_LENGTH_DIGITS])  # beyond the text, where it is no length
+        path.append(text[match.end() : position].replace("_GLOBAL__N_1", "{anonymous}"))
     return QualifiedName(tuple(path or identifiers[:1]), (), tuple(identifiers))
 
 
@@ -194,14 +199,9 @@ def extract_identifiers(text: str) -> list[str]:
     identifiers = []
     position = 2
     while match := _SOURCE_NAME.search(text, position):
-        position = _find_identifier_end(text, match.end(), match.group(1))
+        position = match.end() + int(match[1][:_MAX_LENGTH_DIGITS])
         identifiers.append(text[match.end() : position])
     return identifiers
-
-
-def _find_identifier_end(text: str, begin: int, length: str) -> int:
-    """Find the end of an identifier of `length` characters; at most the end of the text, if `length` is no length."""
-    return min(begin + int(length[:_MAX_LENGTH_DIGITS]), len(text))
 
 
 def _update_depth(depth: tuple[int, int], bracket: str) -> tuple[int, int]:
@@ -214,17 +214,6 @@ def _update_depth(depth: tuple[int, int], bracket: str) -> tuple[int, int]:
         return (total, inner) if inner > 0 else (total + _DEPTH_CHANGE[bracket], inner)
     change = _DEPTH_CHANGE[bracket]
     return total + change, inner + change
-
-
-def _find_parameter_list(text: str) -> int:
-    """Find the start of a signature's parameter list; the end of the text if there is none."""
-    depth = (0, 0)
-    for mark in _BRACKET.finditer(text):
-        letter = mark.group()
-        if letter == "(" and depth[0] == 0 and mark.start():
-            return mark.start()
-        depth = _update_depth(depth, letter)
-    return len(text)
 
 
 def _split_outside_brackets(text: str, separator: str) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts
+from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts, join_words
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName
 from torchprof_tui.trace.core.late_regex import compile_later
 
@@ -81,20 +81,9 @@ _MATMUL_OGS = compile_later(
 _MAX_OP_WORDS = max(name.count("_") for name in COMPOUND_OPS) + 1
 _MAX_LABEL_LENGTH = 40
 """Characters of the list of operations in a label."""
-_SHAPE_ONLY_OPS = {
-    "view",
-    "t",
-    "transpose",
-    "permute",
-    "unsqueeze",
-    "squeeze",
-    "expand",
-    "slice",
-    "select",
-    "clone",
-    "split",
-    "unsafe_view",
-}
+_SHAPE_ONLY_OPS = frozenset(
+    "clone expand permute select slice split squeeze t transpose unsafe_view unsqueeze view".split()  # noqa: SIM905
+)
 """Operations that only change a tensor's shape: part of `fused`, but left out of the short label."""
 
 
@@ -104,7 +93,16 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     if match and match["kind"] in _LOOP_KINDS:
         return _decode_inductor(name, match["kind"], split_operations(match["ops"] or ""))
     if parsed.base.startswith(("triton_mm", "triton_bmm", "triton_flex_attention")):
-        return _decode_template(name, parsed.base)
+        # One of Inductor's Triton templates, selected by autotuning
+        attention = "attention" in parsed.base
+        return KernelName(
+            name,
+            KernelClass.ATTENTION if attention else KernelClass.GEMM,
+            family="Inductor template",
+            library="torch.compile (Triton)",
+            display="flex attention" if attention else "triton gemm",
+            summary=f"{'Attention' if attention else 'Matrix product'} from one of Inductor's Triton templates",
+        )
     match = _MATMUL_OGS.match(parsed.base)
     return _decode_matmul_ogs(name, match) if match else None
 
@@ -132,46 +130,26 @@ def _decode_inductor(name: str, kind: str, operations: tuple[str, ...]) -> Kerne
     kernel_class = KernelClass.TRITON
     if kind == "tem" and operations:
         kernel_class = KernelClass.ATTENTION if "attention" in operations[0] else KernelClass.GEMM
+    loop = _LOOP_KINDS[kind]
     stripped = [operation.strip("_") for operation in operations]
     label_operations = [operation for operation in stripped if operation not in _SHAPE_ONLY_OPS] or list(operations)
-    label = _join_operations(label_operations)
-    listed = ", ".join(operations)
+    shown = label_operations[:1]
+    for operation in label_operations[1:]:
+        fits = len("+".join((*shown, operation))) <= _MAX_LABEL_LENGTH
+        shown.append(operation if fits else "…")
+        if not fits:
+            break
     return KernelName(
         name,
         kernel_class,
-        known=True,
-        family=f"Inductor {_LOOP_KINDS[kind]}",
+        family=f"Inductor {loop}",
         library="torch.compile (Triton)",
         fused=operations,
         direction="backward" if any(operation.endswith("_backward") for operation in operations) else None,
-        display=f"triton {label}" if label else f"triton {_LOOP_KINDS[kind]}",
-        summary=f"Inductor's {_LOOP_KINDS[kind]} kernel in Triton"
-        + (f", {len(operations)} ops in one: {listed}" if listed else ""),
-        details=(("kind", _LOOP_KINDS[kind]),),
-    )
-
-
-def _join_operations(operations: list[str]) -> str:
-    """Join the first operations that fit into a bar's label, at least one."""
-    shown = operations[:1]
-    for operation in operations[1:]:
-        if len("+".join((*shown, operation))) > _MAX_LABEL_LENGTH:
-            return "+".join((*shown, "…"))
-        shown.append(operation)
-    return "+".join(shown)
-
-
-def _decode_template(name: str, base: str) -> KernelName:
-    """Decode a matrix product or attention from one of Inductor's Triton templates, selected by autotuning."""
-    attention = "attention" in base
-    return KernelName(
-        name,
-        KernelClass.ATTENTION if attention else KernelClass.GEMM,
-        known=True,
-        family="Inductor template",
-        library="torch.compile (Triton)",
-        display="flex attention" if attention else "triton gemm",
-        summary=f"{'Attention' if attention else 'Matrix product'} from one of Inductor's Triton templates",
+        display=f"triton {'+'.join(shown) or loop}",
+        summary=f"Inductor's {loop} kernel in Triton"
+        + (f", {len(operations)} ops in one: {', '.join(operations)}" if operations else ""),
+        details=(("kind", loop),),
     )
 
 
@@ -183,7 +161,6 @@ def _decode_matmul_ogs(name: str, match: re.Match[str]) -> KernelName:
     return KernelName(
         name,
         KernelClass.GEMM,
-        known=True,
         family="Triton matmul_ogs",
         library="triton_kernels",
         dtypes=dtypes,
@@ -191,14 +168,7 @@ def _decode_matmul_ogs(name: str, match: re.Match[str]) -> KernelName:
         tile=tile,
         fused=(epilogue,) if epilogue else (),
         epilogue=epilogue,
-        display=" ".join(
-            (
-                "gemm",
-                dtypes[1] if len(dtypes) > 1 else dtypes[0],
-                format_tile(tile[:2]),
-                *([f"+{epilogue}"] if epilogue else []),
-            )
-        ),
+        display=join_words("gemm", dtypes[:2][-1], format_tile(tile[:2]), f"+{epilogue}" if epilogue else None),
         summary=join_parts(
             "Triton matrix product over experts (mixture of experts)",
             " × ".join(dtypes),

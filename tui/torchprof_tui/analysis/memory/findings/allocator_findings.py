@@ -11,6 +11,7 @@ from torchprof_tui.analysis.memory.findings.memory_finding import MemoryFinding,
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory
 from torchprof_tui.analysis.memory.snapshots.device_snapshot import DeviceSnapshot
 from torchprof_tui.analysis.memory.snapshots.snapshot_file import Action
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.core.arrays import I64, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -25,7 +26,6 @@ MIN_FRAGMENTED_SHARE = 0.2
 SMALL_REQUEST = 1 << 20
 """Bytes up to which torch's allocator takes a block from segments for small requests, which larger ones cannot use."""
 
-_CALLS = ("Free", "Malloc")
 
 EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 
@@ -105,7 +105,10 @@ def find_retry_calls(trace: Trace) -> RetryCalls:
 
     Convolutions do so as well while a library tries its algorithms, and are left out.
     """
-    frees, mallocs = (_find_calls(trace, tuple(prefix + call for prefix in ("cuda", "hip"))) for call in _CALLS)
+    frees, mallocs = (
+        np.flatnonzero((trace.kind == Kind.RUNTIME) & match_names(trace, {f"cuda{call}", f"hip{call}"}.__contains__))
+        for call in ("Free", "Malloc")
+    )
     parents = sorted_unique(trace.parent[frees][is_in(trace.parent[frees], trace.parent[mallocs])])
     ops, calls = [], [np.zeros(0, np.int64)]
     for parent in parents[parents >= 0].tolist():
@@ -156,11 +159,6 @@ def find_retries(device: DeviceHistory) -> list[MemoryFinding]:
             taken,
         )
     ]
-
-
-def _find_calls(trace: Trace, names: tuple[str, ...]) -> I64:
-    named = np.fromiter((name in names for name in trace.names), np.bool_, len(trace.names))
-    return np.flatnonzero((trace.kind == Kind.RUNTIME) & named[trace.name]).astype(np.int64)
 
 
 def find_snapshot_findings(device: DeviceSnapshot) -> list[MemoryFinding]:

@@ -12,15 +12,15 @@ from torchprof_tui.analysis.memory.findings.memory_finding import (
     MIN_SAVED,
     MIN_SHARE,
     MemoryFinding,
-    add_owner,
+    build_finding,
     compute_saving,
     format_number,
     format_size,
     is_worth_it,
-    name_largest,
 )
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory, GroupBy
 from torchprof_tui.analysis.memory.producers import Phase
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.core.time_format import format_duration
@@ -55,39 +55,27 @@ def find_growth(device: DeviceHistory) -> list[MemoryFinding]:
     times = device.producers.memory.time
     rows = np.flatnonzero((device.lifetimes.allocated_by >= 0) & ~device.lifetimes.is_freed)
     step = np.searchsorted(bounds, times[device.lifetimes.allocated_by[rows]], side="right") - 1
-    inside = (step >= 1) & (step < len(steps) - 1)
+    count = len(steps) - 2
+    inside = (step >= 1) & (step <= count)
     rows, step = rows[inside], step[inside]
-    leaked = _select_recurring(device, rows, step, len(steps) - 2)
-    total = int(device.lifetimes.bytes[leaked].sum())
-    if total < MIN_GROWTH * (len(steps) - 2):
-        return []
-    each = total // (len(steps) - 2)
-    return [
-        MemoryFinding(
-            "memory-growth",
-            add_owner(
-                f"each of {len(steps) - 2} steps holds {format_size(each)} more, {format_size(total)} in all, that "
-                "nothing frees",
-                name_largest(device, leaked),
-            ),
-            compute_saving(device, leaked),
-            "keep numbers instead of tensors: a loss that is added to a total or a list keeps its whole graph alive",
-            "total += loss.item()  # or loss.detach()",
-            None,
-            leaked,
-        )
-    ]
-
-
-def _select_recurring(device: DeviceHistory, rows: I64, step: I64, count: int) -> I64:
-    """Select the lifetimes (rows int64[r]) whose op allocates such ones in each of `count` steps; largest first."""
-    if not len(rows):
-        return rows
     op, names = device.label_lifetimes(rows, GroupBy.OP)
-    seen = np.zeros((len(names), step.max() + 1), np.bool_)
+    seen = np.zeros((len(names), count + 1), np.bool_)
     seen[op, step] = True
-    leaked: I64 = rows[(seen.sum(axis=1) >= count)[op]]
-    return leaked[np.argsort(-device.lifetimes.bytes[leaked], kind="stable")]
+    rows = rows[(seen.sum(axis=1) >= count)[op]]  # of ops that allocate such memory in each step
+    leaked: I64 = rows[np.argsort(-device.lifetimes.bytes[rows], kind="stable")]
+    total = int(device.lifetimes.bytes[leaked].sum())
+    if total < MIN_GROWTH * count:
+        return []
+    return build_finding(
+        device,
+        "memory-growth",
+        f"each of {count} steps holds {format_size(total // count)} more, {format_size(total)} in all, that nothing "
+        "frees",
+        compute_saving(device, leaked),
+        "keep numbers instead of tensors: a loss that is added to a total or a list keeps its whole graph alive",
+        "total += loss.item()  # or loss.detach()",
+        leaked,
+    )
 
 
 def find_spikes(device: DeviceHistory) -> list[MemoryFinding]:
@@ -99,34 +87,26 @@ def find_spikes(device: DeviceHistory) -> list[MemoryFinding]:
     temporary = _select_short(device, state.alive[device.category[state.alive] == Category.TEMPORARY])
     if not len(temporary):
         return []
-    op, _ = device.label_lifetimes(temporary, GroupBy.OP)
+    op, names = device.label_lifetimes(temporary, GroupBy.OP)
     sums = np.zeros(op.max() + 1, np.int64)
     np.add.at(sums, op, device.lifetimes.bytes[temporary])
-    largest = temporary[op == int(sums.argmax())]
-    index, labels = device.label_lifetimes(largest[:1], GroupBy.OP)
-    what = labels[int(index[0])]
+    heaviest = int(sums.argmax())
+    what, largest = names[heaviest], temporary[op == heaviest]
     total = int(device.lifetimes.bytes[largest].sum())
     short = _select_short(device, np.flatnonzero(device.category == Category.TEMPORARY))
-    everywhere = _select_of_op(device, short, what)
-    saved = min(compute_saving(device, everywhere), total)
+    saved = min(compute_saving(device, _select_of_op(device, short, what)), total)
     if not what or not is_worth_it(device, saved):
         return []
-    return [
-        MemoryFinding(
-            "temporary-spike",
-            add_owner(
-                f"temporaries of {what} are {format_size(total)} of the peak's {format_size(state.allocated)}, and "
-                "freed before the phase is over",
-                name_largest(device, largest),
-            ),
-            saved,
-            "compute in chunks, in place, or in a fused op that needs no such tensor; del what is no longer needed "
-            "before",
-            "",
-            None,
-            largest,
-        )
-    ]
+    return build_finding(
+        device,
+        "temporary-spike",
+        f"temporaries of {what} are {format_size(total)} of the peak's {format_size(state.allocated)}, and freed "
+        "before the phase is over",
+        saved,
+        "compute in chunks, in place, or in a fused op that needs no such tensor; del what is no longer needed before",
+        "",
+        largest,
+    )
 
 
 def _select_short(device: DeviceHistory, lifetimes: I64) -> I64:
@@ -141,41 +121,33 @@ def _select_short(device: DeviceHistory, lifetimes: I64) -> I64:
 
 
 def find_duplicates(device: DeviceHistory) -> list[MemoryFinding]:
-    """Find copies in another precision that are alive at the peak beside what they were made of."""
+    """Find copies in another precision that are alive at the peak beside what they were made of.
+
+    They are casts inside the passes, without parameters, inputs and copies from the host.
+    """
     if device.memory.is_cpu:
         return []
     state = device.find_peak()
-    everywhere = _find_casts(device)
-    named = state.alive[np.isin(state.alive, everywhere)]
+    casts = _select_of_op(device, np.arange(len(device.lifetimes)), CAST_OP)
+    is_inside = np.isin(device.phase[casts], (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER))
+    casts = casts[is_inside & ~np.isin(device.category[casts], (Category.PARAMETER, Category.INPUT))]
+    casts = casts[~find_host_copies(device.producers.trace)[device.op[casts]]]
+    named = state.alive[np.isin(state.alive, casts)]
     total = int(device.lifetimes.bytes[named].sum())
-    saved = min(compute_saving(device, everywhere), total)
+    saved = min(compute_saving(device, casts), total)
     if not is_worth_it(device, saved):
         return []
-    return [
-        MemoryFinding(
-            "duplicate-copies",
-            add_owner(
-                f"{format_number(len(named), 'cast')}, {format_size(total)} of the peak's "
-                f"{format_size(state.allocated)}, hold the same values in another precision",
-                name_largest(device, named),
-            ),
-            saved,
-            "hold the tensors in the precision that they are used in: cast inputs once, before the model; a model in "
-            "bfloat16 needs no autocast",
-            "model = model.to(torch.bfloat16)",
-            None,
-            named,
-        )
-    ]
-
-
-def _find_casts(device: DeviceHistory) -> I64:
-    """Find the lifetimes of casts inside the passes, without parameters, inputs and copies from the host: int64[c]."""
-    named = _select_of_op(device, np.arange(len(device.lifetimes)), CAST_OP)
-    is_inside = np.isin(device.phase[named], (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER))
-    named = named[is_inside & ~np.isin(device.category[named], (Category.PARAMETER, Category.INPUT))]
-    casts: I64 = named[~find_host_copies(device.producers.trace)[device.op[named]]]
-    return casts
+    return build_finding(
+        device,
+        "duplicate-copies",
+        f"{format_number(len(named), 'cast')}, {format_size(total)} of the peak's {format_size(state.allocated)}, hold "
+        "the same values in another precision",
+        saved,
+        "hold the tensors in the precision that they are used in: cast inputs once, before the model; a model in "
+        "bfloat16 needs no autocast",
+        "model = model.to(torch.bfloat16)",
+        named,
+    )
 
 
 def find_kept_graph(device: DeviceHistory) -> list[MemoryFinding]:
@@ -198,21 +170,16 @@ def find_kept_graph(device: DeviceHistory) -> list[MemoryFinding]:
     if not is_worth_it(device, saved):
         return []
     total = int(device.lifetimes.bytes[alive].sum())
-    return [
-        MemoryFinding(
-            "graph-in-inference",
-            add_owner(
-                f"no backward pass was recorded, but the ops record a graph, which keeps {format_size(total)} of the "
-                f"peak's {format_size(state.allocated)}",
-                name_largest(device, alive),
-            ),
-            saved,
-            "run inference without gradients, so that each result is freed when the next layer has used it",
-            "with torch.inference_mode():",
-            None,
-            alive,
-        )
-    ]
+    return build_finding(
+        device,
+        "graph-in-inference",
+        f"no backward pass was recorded, but the ops record a graph, which keeps {format_size(total)} of the peak's "
+        f"{format_size(state.allocated)}",
+        saved,
+        "run inference without gradients, so that each result is freed when the next layer has used it",
+        "with torch.inference_mode():",
+        alive,
+    )
 
 
 def find_kv_cache(device: DeviceHistory) -> list[MemoryFinding]:
@@ -225,27 +192,21 @@ def find_kv_cache(device: DeviceHistory) -> list[MemoryFinding]:
         return []
     cached = _select_of_op(device, state.alive, CAT_OP)
     cached = cached[_is_appended_to(device, cached)]
-    if len(cached) < 2:
+    if len(cached) < 2 or not any("attention" in name for name in device.producers.trace.names):
         return []
     total = int(device.lifetimes.bytes[cached].sum())
-    saved = int(device.lifetimes.bytes[cached].min())  # each append holds one tensor of the cache twice
-    if total < MIN_SHARE * state.allocated or not _attends(device) or not is_worth_it(device, total):
+    if total < MIN_SHARE * state.allocated or not is_worth_it(device, total):
         return []
-    return [
-        MemoryFinding(
-            "kv-cache",
-            add_owner(
-                f"{format_number(len(cached), 'result')} of cat, a cache that grows with each token, hold "
-                f"{format_size(total)} of the peak's {format_size(state.allocated)}",
-                name_largest(device, cached),
-            ),
-            saved,
-            "allocate the cache once for the longest text, and write the new keys and values into it",
-            'model.generate(..., cache_implementation="static")',
-            None,
-            cached,
-        )
-    ]
+    return build_finding(
+        device,
+        "kv-cache",
+        f"{format_number(len(cached), 'result')} of cat, a cache that grows with each token, hold {format_size(total)} "
+        f"of the peak's {format_size(state.allocated)}",
+        int(device.lifetimes.bytes[cached].min()),  # each append holds one tensor of the cache twice
+        "allocate the cache once for the longest text, and write the new keys and values into it",
+        'model.generate(..., cache_implementation="static")',
+        cached,
+    )
 
 
 def _is_appended_to(device: DeviceHistory, cached: I64) -> Bool:
@@ -253,10 +214,8 @@ def _is_appended_to(device: DeviceHistory, cached: I64) -> Bool:
 
     The two overlap, and the longer has at most twice the bytes.
     """
-    every = _select_of_op(device, np.arange(len(device.lifetimes)), CAT_OP)
-    begin, end, size = (
-        column[every] for column in (device.lifetimes.begin, device.lifetimes.end, device.lifetimes.bytes)
-    )
+    every = device.lifetimes.select(_select_of_op(device, np.arange(len(device.lifetimes)), CAT_OP))
+    begin, end, size = every.begin, every.end, every.bytes
     appended = np.zeros(len(cached), np.bool_)
     for row, lifetime in enumerate(cached.tolist()):
         own_begin, own_end = int(device.lifetimes.begin[lifetime]), int(device.lifetimes.end[lifetime])
@@ -267,18 +226,11 @@ def _is_appended_to(device: DeviceHistory, cached: I64) -> Bool:
     return appended
 
 
-def _attends(device: DeviceHistory) -> bool:
-    return any("attention" in name for name in device.producers.trace.names)
-
-
 def _select_of_op(device: DeviceHistory, lifetimes: I64, name: str) -> I64:
     """Select the lifetimes that an op of this name allocated: int64[s]."""
-    trace = device.producers.trace
-    op = device.op[lifetimes]
-    is_named: Bool = np.fromiter((each == name for each in trace.names), np.bool_, len(trace.names))
-    if not is_named.any():
-        return lifetimes[:0]
-    selected: I64 = lifetimes[(op >= 0) & is_named[trace.name[np.maximum(op, 0)]] & (trace.kind[op] == Kind.OP)]
+    trace, op = device.producers.trace, device.op[lifetimes]
+    is_named = match_names(trace, name.__eq__) & (trace.kind == Kind.OP)
+    selected: I64 = lifetimes[(op >= 0) & is_named[np.maximum(op, 0)]] if len(trace) else lifetimes[:0]
     return selected
 
 
@@ -304,14 +256,12 @@ def find_peak_phase(device: DeviceHistory) -> list[MemoryFinding]:
     if current < 0:
         return []
     phase = Phase(int(passes.phase[current]))
+    where = "in the optimizer's step" if phase is Phase.OPTIMIZER else f"in the {phase.label} pass"
     if state.time > passes.end[current]:
         where = f"after the {phase.label} pass"
-    else:
-        where = "in the optimizer's step" if phase is Phase.OPTIMIZER else f"in the {phase.label} pass"
+    action = "what is alive here decides the largest batch: see `memory --by category`"
     if phase is Phase.OPTIMIZER:
         action = "smaller optimizer states and a foreach=False step lower this peak; smaller batches do not"
-    else:
-        action = "what is alive here decides the largest batch: see `memory --by category`"
     return [MemoryFinding("peak-phase", f"the peak of {format_size(state.allocated)} is {where}", 0, action)]
 
 
@@ -331,21 +281,17 @@ def find_checkpointing(device: DeviceHistory) -> list[MemoryFinding]:
         return []
     cost = measure_forward_time(device, state.time)
     again = "" if cost is None else f"; computing them again takes {format_duration(cost)} a step"
-    return [
-        MemoryFinding(
-            "activation-memory",
-            add_owner(
-                f"{format_number(len(held), 'activation')}, {format_size(total)} of the peak's "
-                f"{format_size(state.allocated)}{again}",
-                name_largest(device, held),
-            ),
-            saved,
-            "do not keep the activations of each layer: compute them again in the backward pass",
-            "x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)",
-            cost,
-            held,
-        )
-    ]
+    return build_finding(
+        device,
+        "activation-memory",
+        f"{format_number(len(held), 'activation')}, {format_size(total)} of the peak's "
+        f"{format_size(state.allocated)}{again}",
+        saved,
+        "do not keep the activations of each layer: compute them again in the backward pass",
+        "x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)",
+        held,
+        cost,
+    )
 
 
 def measure_forward_time(device: DeviceHistory, time: int) -> int | None:

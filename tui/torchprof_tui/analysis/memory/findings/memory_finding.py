@@ -18,10 +18,6 @@ MIN_SHARE = 0.1
 KIB = 1024
 
 
-def _no_lifetimes() -> I64:
-    return np.zeros(0, np.int64)
-
-
 @dataclass(frozen=True, slots=True)
 class MemoryFinding:
     """One finding. `saved`: bytes that the remedy would save at the peak, at most; 0 where it saves none.
@@ -37,7 +33,7 @@ class MemoryFinding:
     action: str
     code: str = ""
     time: int | None = None
-    lifetimes: I64 = field(default_factory=_no_lifetimes)
+    lifetimes: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 def format_size(size: int) -> str:
@@ -61,13 +57,7 @@ def compute_saving(device: DeviceHistory, lifetimes: I64) -> int:
     The peak may then be at another time: the highest of the curve without them counts.
     """
     memory = device.memory
-    begin = np.searchsorted(memory.records, device.lifetimes.begin[lifetimes])
-    begin[device.lifetimes.begin[lifetimes] < 0] = 0
-    end = np.searchsorted(memory.records, device.lifetimes.end[lifetimes])
-    change = np.zeros(len(memory.records) + 1, np.int64)
-    np.add.at(change, begin, device.lifetimes.bytes[lifetimes])
-    np.subtract.at(change, end, device.lifetimes.bytes[lifetimes])
-    rest = memory.allocated - np.cumsum(change)[:-1]
+    rest = memory.allocated - device.lifetimes.select(lifetimes).sum_alive(memory.records)
     return int(memory.allocated[memory.peak]) - int(rest.max())
 
 
@@ -76,18 +66,26 @@ def is_worth_it(device: DeviceHistory, saved: int) -> bool:
     return saved >= max(MIN_SAVED, MIN_SHARE * int(device.memory.allocated[device.memory.peak]))
 
 
-def name_largest(device: DeviceHistory, lifetimes: I64) -> str:
-    """Name the line, else the module, else the op, that allocated most of these lifetimes; "" where none is known."""
+def build_finding(
+    device: DeviceHistory,
+    name: str,
+    seen: str,
+    saved: int,
+    action: str,
+    code: str,
+    lifetimes: I64,
+    time: int | None = None,
+) -> list[MemoryFinding]:
+    """Build a finding about these lifetimes (int64[k]), with who allocated most where that is known.
+
+    That is the line, else the module, else the op.
+    """
     for by in (GroupBy.LINE, GroupBy.MODULE, GroupBy.OP):
         index, labels = device.label_lifetimes(lifetimes, by)
         sums = np.zeros(len(labels), np.int64)
         np.add.at(sums, index, device.lifetimes.bytes[lifetimes])
         sums[[row for row, label in enumerate(labels) if not label]] = 0
         if len(sums) and sums.max() > 0:
-            return labels[int(sums.argmax())]
-    return ""
-
-
-def add_owner(text: str, owner: str) -> str:
-    """Add who allocated most, where that is known."""
-    return f"{text}; most of it by {owner}" if owner else text
+            seen = f"{seen}; most of it by {labels[int(sums.argmax())]}"
+            break
+    return [MemoryFinding(name, seen, saved, action, code, time, lifetimes)]

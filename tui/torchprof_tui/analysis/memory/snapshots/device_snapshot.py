@@ -51,18 +51,10 @@ def find_line(frames: Sequence[Any]) -> str:
     found: dict[FrameOrigin, Any] = {}
     for frame in frames[:MAX_FRAMES]:
         if isinstance(frame, dict):
-            found.setdefault(_find_origin(frame), frame)
-    for origin in (FrameOrigin.USER, FrameOrigin.LIBRARY, FrameOrigin.INTERNAL):
-        if origin in found:
-            return format_frame(found[origin])
-    return ""
-
-
-def _find_origin(frame: dict[str, Any]) -> FrameOrigin:
-    file = _read_text(frame, "filename")
-    if not file.endswith(".py") and not file.startswith("<"):  # C++ frames have "??" or a source file
-        return FrameOrigin.INTERNAL
-    return classify_file(file)
+            file = _read_text(frame, "filename")
+            is_python = file.endswith(".py") or file.startswith("<")  # C++ frames have "??" or a source file
+            found.setdefault(classify_file(file) if is_python else FrameOrigin.INTERNAL, frame)
+    return format_frame(found[min(found)]) if found else ""
 
 
 def format_stack(frames: Sequence[Any]) -> str:
@@ -233,25 +225,22 @@ class DeviceSnapshot:
 
         Computed back from the state of the snapshot, because the history may have dropped its oldest entries.
         """
-        return self._compute_curve(Action.ALLOC, (Action.FREE_REQUESTED,), self.totals.requested)
+        return self._compute_curve([Action.ALLOC], [Action.FREE_REQUESTED], self.totals.requested)
 
     @cached_property
     def reserved_curve(self) -> I64:
         """Bytes in segments after each entry of the history: int64[e]."""
-        history = self.history
-        mapped = Action.SEGMENT_MAP if history is not None and (history.action == Action.SEGMENT_MAP).any() else None
-        if mapped is not None:  # expandable segments are mapped piece by piece
-            return self._compute_curve(mapped, (Action.SEGMENT_UNMAP,), self.totals.reserved, also_segments=True)
-        return self._compute_curve(Action.SEGMENT_ALLOC, (Action.SEGMENT_FREE,), self.totals.reserved)
+        adds, removes = [Action.SEGMENT_ALLOC], [Action.SEGMENT_FREE]
+        if self.history is not None and (self.history.action == Action.SEGMENT_MAP).any():
+            adds.append(Action.SEGMENT_MAP)  # expandable segments are mapped piece by piece
+            removes.append(Action.SEGMENT_UNMAP)
+        return self._compute_curve(adds, removes, self.totals.reserved)
 
-    def _compute_curve(self, adds: Action, removes: tuple[Action, ...], last: int, also_segments: bool = False) -> I64:
+    def _compute_curve(self, adds: list[Action], removes: list[Action], last: int) -> I64:
         if self.history is None:
             return np.zeros(0, np.int64)
-        action = self.history.action
-        grows = (action == adds) | (also_segments & (action == Action.SEGMENT_ALLOC))
-        shrinks = np.isin(action, removes) | (also_segments & (action == Action.SEGMENT_FREE))
-        change = np.where(grows, self.history.size, np.where(shrinks, -self.history.size, 0))
-        total = np.cumsum(change)
+        sign = np.isin(self.history.action, adds).astype(np.int64) - np.isin(self.history.action, removes)
+        total = np.cumsum(sign * self.history.size)
         return total + (last - int(total[-1]) if len(total) else 0)
 
     @cached_property
@@ -359,10 +348,8 @@ def list_device_snapshots(snapshot: Snapshot) -> list[DeviceSnapshot]:
 
 
 MAX_DIFFERENCE_NS = 1_000_000
-"""Between the times of one allocation in a trace and in a snapshot, which have clocks of their own.
-
-Both are the Unix clock; the snapshot counts whole microseconds, before the profiler does.
-"""
+"""Between the times of one allocation in a trace and in a snapshot: both are the Unix clock, but the snapshot counts
+whole microseconds, before the profiler does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,26 +390,27 @@ def match_snapshot(trace: Trace, history: DeviceHistory, snapshot: DeviceSnapsho
     near = (moved >= int(time.min()) - MAX_DIFFERENCE_NS) & (moved <= int(time.max()) + MAX_DIFFERENCE_NS)
     rows, moved = rows[near], moved[near]
     if len(rows):
-        entry[known] = _find_nearest(address, time, recorded.address[rows], moved, rows)
+        nearest = _find_nearest(address, time, recorded.address[rows], moved)
+        entry[known] = np.where(nearest >= 0, rows[nearest], -1)
     return TraceStacks(snapshot, entry)
 
 
-def _find_nearest(address: I64, time: I64, other_address: I64, other_time: I64, rows: I64) -> I64:
-    """Find the row of the same address that is nearest in time: int64[q]; -1 where none is near."""
+def _find_nearest(address: I64, time: I64, other_address: I64, other_time: I64) -> I64:
+    """Find the other of the same address that is nearest in time: int64[q] indexes; -1 where none is near."""
     order = np.lexsort((other_time, other_address))
     codes, index = np.unique(np.concatenate([other_address, address]), return_inverse=True)
     start = int(min(other_time.min(), time.min()))
     span = int(max(other_time.max(), time.max())) - start + 1
     unit = max(1, len(codes) * span // np.iinfo(np.int64).max + 1)  # ns for each step of a key, so that keys fit
     length = span // unit + 1
-    keys = index[: len(rows)][order] * length + (other_time[order] - start) // unit
-    wanted = index[len(rows) :] * length + (time - start) // unit
-    after = np.searchsorted(keys, wanted)
+    keys = index * length + (np.concatenate([other_time, time]) - start) // unit
+    known, wanted = keys[: len(order)][order], keys[len(order) :]
+    after = np.searchsorted(known, wanted)
     best = np.full(len(wanted), -1, np.int64)
     least = np.full(len(wanted), MAX_DIFFERENCE_NS + 1, np.int64)
-    for place in (np.maximum(after - 1, 0), np.minimum(after, len(keys) - 1)):
+    for place in (np.maximum(after - 1, 0), np.minimum(after, len(known) - 1)):
         found = order[place]
         away = np.abs(other_time[found] - time)
         is_better = (other_address[found] == address) & (away < least)
-        best[is_better], least[is_better] = rows[found[is_better]], away[is_better]
+        best[is_better], least[is_better] = found[is_better], away[is_better]
     return best

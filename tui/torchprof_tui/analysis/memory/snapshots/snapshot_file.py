@@ -228,31 +228,26 @@ def _build_segments(found: Sequence[Any]) -> tuple[Segments, Blocks]:
         address=_read_integers(found, "address", 0),
         size=_read_sizes(found, "total_size"),
         stream=_read_integers(found, "stream", 0),
-        kind=[_as_text(segment.get("segment_type")) for segment in found],
+        kind=[kind if isinstance(kind := segment.get("segment_type"), str) else "" for segment in found],
         is_expandable=np.array([bool(segment.get("is_expandable")) for segment in found], np.bool_),
         first=first,
     )
     size = _read_sizes(blocks, "size")
-    return segments, Blocks(
-        address=_read_block_addresses(segments, blocks, size),
-        size=size,
-        requested=_as_integers([block.get("requested_size", block["size"]) for block in blocks]),
-        state=np.array([_find_state(block.get("state")) for block in blocks], np.int8),
-        frames=[_find_frames(block) for block in blocks],
-    )
-
-
-def _read_block_addresses(segments: Segments, blocks: list[Any], size: I64) -> I64:
-    """Read the addresses of blocks; torch before 2.1 records none: they follow each other in their segment."""
+    states, unknown = [block.get("state") for block in blocks], BlockState.UNKNOWN
+    # torch before 2.1 records no addresses: blocks follow each other in their segment.
     before = np.cumsum(size) - size
     start = np.repeat(segments.first[:-1], np.diff(segments.first))
     origin = np.repeat(segments.address, np.diff(segments.first))
     computed = (origin + before - before[start]).tolist() if len(blocks) else []
-    return _as_integers([block.get("address", other) for block, other in zip(blocks, computed, strict=True)])
-
-
-def _find_state(state: object) -> BlockState:
-    return BLOCK_STATES.get(state, BlockState.UNKNOWN) if isinstance(state, str) else BlockState.UNKNOWN
+    return segments, Blocks(
+        address=_as_integers([block.get("address", other) for block, other in zip(blocks, computed, strict=True)]),
+        size=size,
+        requested=_as_integers([block.get("requested_size", block["size"]) for block in blocks]),
+        state=np.array(
+            [BLOCK_STATES.get(state, unknown) if isinstance(state, str) else unknown for state in states], np.int8
+        ),
+        frames=[_find_frames(block) for block in blocks],
+    )
 
 
 def _find_frames(block: dict[str, Any]) -> Any:
@@ -322,7 +317,3 @@ def _read_sizes(records: Sequence[Any], key: str) -> I64:
 
 def _as_list(value: Any) -> Sequence[Any]:
     return value if isinstance(value, (list, tuple)) else ()
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
