@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -192,3 +196,45 @@ def test_a_new_name_has_program_time_and_rank(session: Session, start_job: Start
 )
 def test_a_program_is_named_by_its_script(command: str, program: str) -> None:
     assert Job("a", 1, 1, command=command).program == program
+
+
+def test_every_keeps_the_last_traces_until_the_job_ends(start_job: StartJob, folder: str, tmp_path: Path) -> None:
+    process = start_job()
+    words = [str(process.pid), "--every", "0.2s", "--keep", "2", "-o", str(tmp_path / "t.json")]
+    with start_attach(folder, words) as attach:
+        wait_for(lambda: (tmp_path / "t-0004.json").exists())
+        process.kill()
+        process.wait()
+        told = attach.communicate(timeout=60)[1].decode()
+    assert told.endswith("the job has ended\n"), told
+    names = sorted(os.listdir(tmp_path))
+    assert len(names) == 2
+    assert names[0] > "t-0002.json"
+    assert all(json.loads((tmp_path / name).read_text())["torchprof_attach"]["pid"] == process.pid for name in names)
+
+
+def test_a_job_outlives_an_attach_that_is_killed(
+    start_job: StartJob, folder: str, tmp_path: Path, session: Session
+) -> None:
+    process = start_job("slow")
+    with start_attach(folder, [str(process.pid), "-o", str(tmp_path / "t.json")]) as attach:
+        wait_for(lambda: len(read_said(folder)) > 1)  # it has the request
+        attach.kill()
+    assert process.poll() is None
+    second = start_job()
+    (done,) = session.record([find_job(session, second)], Wish(), tmp_path / "again.json")
+    assert done.problem == ""
+    assert (process.poll(), second.poll()) == (None, None)
+
+
+@contextlib.contextmanager
+def start_attach(folder: str, words: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the command beside the fake jobs of a folder. Kills it in the end."""
+    environment = {**os.environ, "KINETO_IPC_SOCKET_DIR": folder}
+    command = [sys.executable, "-m", "torchprof_tui", "attach", *words]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
