@@ -7,7 +7,7 @@ from typing import Annotated
 
 from torchprof_attach.hang_watch import Dumped
 from torchprof_attach.session import Job, Recorded
-from torchprof_tui.answers.record import Answer, Record, about
+from torchprof_tui.answers.record import Answer, Record, about, fill
 
 
 class AttachJob(Record, frozen=True, kw_only=True):
@@ -86,57 +86,32 @@ def build_attach(
     """Build the answer of what was listed, recorded and dumped."""
     return Attach(
         jobs=[build_job(job) for job in jobs],
-        recordings=[_build_recording(each) for each in done],
-        same_iterations=find_same_iterations(done),
-        hangs=[
-            AttachHang(
-                evidence=each.evidence,
-                sentence=each.sentence,
-                folder=str(each.folder),
-                command=each.command,
-                problems=each.problems,
+        recordings=[
+            fill(
+                AttachRecording,
+                each.job,
+                way=each.way,
+                files=list(each.paths),
+                iterations=len(each.steps),
+                first_iteration=each.content.get("first_step"),
+                begin_ns=each.steps[0] if each.steps else None,
+                kernels=each.content.get("kernels"),
+                bytes=each.content.get("size"),
+                notes=list(each.notes),
+                problem=each.problem,
             )
-            for each in hangs
+            for each in done
         ],
+        same_iterations=find_same_iterations(done),
+        hangs=[fill(AttachHang, each, folder=str(each.folder)) for each in hangs],
         unreachable=[UnreachableHost(host=host, reason=reason) for host, reason in sorted(problems.items())],
     )
 
 
 def build_job(job: Job) -> AttachJob:
     """Build the record of a process."""
-    return AttachJob(
-        host=job.host,
-        pid=job.pid,
-        rank=job.rank,
-        world_size=job.world_size,
-        job=job.job,
-        command=job.command,
-        launcher=job.launcher,
-        way=job.way,
-        why=job.why,
-        gpus=list(job.gpus),
-        gpu_memory_bytes=job.gpu_memory_bytes,
-        gpu_load_share=job.gpu_load_share,
-        iterations_per_second=round(1 / job.step_seconds, 3) if job.step_seconds else None,
-    )
-
-
-def _build_recording(done: Recorded) -> AttachRecording:
-    content = done.content
-    return AttachRecording(
-        host=done.job.host,
-        pid=done.job.pid,
-        rank=done.job.rank,
-        way=done.way,
-        files=list(done.paths),
-        iterations=len(done.steps),
-        first_iteration=content.get("first_step"),
-        begin_ns=done.steps[0] if done.steps else None,
-        kernels=content.get("kernels"),
-        bytes=content.get("size"),
-        notes=list(done.notes),
-        problem=done.problem,
-    )
+    pace = round(1 / job.step_seconds, 3) if job.step_seconds else None
+    return fill(AttachJob, job, gpus=list(job.gpus), iterations_per_second=pace)
 
 
 def find_same_iterations(done: Sequence[Recorded]) -> bool | None:

@@ -104,7 +104,7 @@ class Host:
             connections.connect(path, allow_prompt)
         except Exception as error:
             raise HostError(str(error)) from error
-        script = _SCRIPT.format(code=_escape(_BOOTSTRAP))
+        script = _SCRIPT.format(code=f'exec(bytes.fromhex(\\"{_BOOTSTRAP.encode().hex()}\\"))')
         self._process = subprocess.Popen(
             command.build_ssh_command(script, [path], keep_open=True),
             stdin=subprocess.PIPE,
@@ -152,7 +152,11 @@ class Host:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(partial)
         if self.is_local:
-            _move(path, partial)
+            try:
+                os.replace(path, partial)
+            except OSError:  # another file system
+                shutil = importlib.import_module("shutil")
+                shutil.move(path, partial)
         else:
             self._receive(path, partial)
         os.chmod(partial, 0o600)
@@ -237,20 +241,7 @@ def _split_port(name: str) -> tuple[str, int | None]:
     return (host, int(port)) if host and port.isdecimal() and ":" not in host else (name, None)
 
 
-def _escape(code: str) -> str:
-    """Escape a program for double quotes in a line that `build_ssh_command` puts between single quotes."""
-    return f'exec(bytes.fromhex(\\"{code.encode().hex()}\\"))'
-
-
 def _write_all(file: Any, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[file.write(view) or 0 :]
-
-
-def _move(path: str, target: str) -> None:
-    try:
-        os.replace(path, target)
-    except OSError:  # another file system
-        shutil = importlib.import_module("shutil")
-        shutil.move(path, target)

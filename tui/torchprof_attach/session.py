@@ -271,7 +271,8 @@ class Session:
             probe = self._ask(jobs[0], replace(wish, steps=PROBE_STEPS, options=()), folder, say)
             self._discard(probe)
             if probe.problem:
-                return [replace(probe, job=job) if job is jobs[0] else _leave_out(job, probe) for job in jobs]
+                problem = f"left out: {jobs[0].label} could not be recorded"
+                return [probe, *(Recorded(job, problem=problem) for job in jobs[1:])]
             pace = _Pace(self._step_seconds.get(jobs[0].key) or TOGETHER_SECONDS)
             self._paces[jobs[0].group] = pace
         done: list[Recorded] = []
@@ -348,7 +349,8 @@ class Session:
                 kind = event["event"]
                 if kind == "phase":
                     way = event["way"]
-                    say(f"{job.label}: {_describe_phase(event)}")
+                    waits = event["text"] or "waiting until its profiler asks, at most 5 s"
+                    say(f"{job.label}: {'recording' if event['phase'] == 'given' else waits}")
                 elif kind == "closed" and event["host"] == job.host:
                     return Recorded(job, way, problem=self.problems.get(job.host, "the connection is lost"))
                 elif kind == "failed":
@@ -409,16 +411,6 @@ class Session:
                         host.ask(do="cancel", id=number)
                     except HostError:
                         continue
-
-
-def _leave_out(job: Job, probe: Recorded) -> Recorded:
-    return Recorded(job, problem=f"left out: {probe.job.label} could not be recorded")
-
-
-def _describe_phase(event: dict[str, Any]) -> str:
-    if event["phase"] == "given":
-        return "recording"
-    return event["text"] or "waiting until its profiler asks, at most 5 s"
 
 
 def name_file(job: Job) -> str:

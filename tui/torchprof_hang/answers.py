@@ -9,7 +9,7 @@ from torchprof_hang.analysis.alignment import Group, align_groups
 from torchprof_hang.analysis.diagnosis import ACTIONS, Cause, diagnose
 from torchprof_hang.analysis.evidence import Evidence
 from torchprof_hang.analysis.records import Frame, State
-from torchprof_tui.answers.record import Answer, Record, about
+from torchprof_tui.answers.record import Answer, Record, about, fill
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 
@@ -95,16 +95,14 @@ def build_hang(evidence: Evidence, limit: int, before: str = "") -> Hang:
     groups = align_groups(evidence)
     found = diagnose(evidence, groups)
     known = {rank for rank, each in evidence.records.items() if each.operations or each.threads or each.has_recorder}
-    return Hang(
+    return fill(
+        Hang,
+        found,
         cause=found.cause.value,
-        sentence=found.sentence,
         action=ACTIONS[found.cause],
         ranks=list(found.ranks),
         waiting=list(found.waiting),
-        operation=found.operation,
-        group=found.group,
         number=found.number or None,
-        place=found.place,
         since_ns=found.since or None,
         waited_us=found.waited / 1000 if found.waited else None,
         before=before,
@@ -112,7 +110,15 @@ def build_hang(evidence: Evidence, limit: int, before: str = "") -> Hang:
         world_size=evidence.world_size,
         missing_ranks=[rank for rank in range(evidence.world_size) if rank not in known],
         files=evidence.used,
-        groups=[_build_group(group, evidence, limit) for group in groups.values()],
+        groups=[
+            HangGroup(
+                name=group.name,
+                label=group.label,
+                ranks=len(group.members),
+                collectives=[_build_collective(group, number, evidence) for number in sorted(group.rows)[-limit:]],
+            )
+            for group in groups.values()
+        ],
         failed=[HangFile(source=source, reason=reason) for source, reason in evidence.lost],
     )
 
@@ -120,16 +126,6 @@ def build_hang(evidence: Evidence, limit: int, before: str = "") -> Hang:
 def build_frames(frames: tuple[Frame, ...]) -> list[HangFrame]:
     """Build the frames of a stack, innermost first."""
     return [HangFrame(function=each.name, file=each.file, line=each.line) for each in frames[:MAX_FRAMES]]
-
-
-def _build_group(group: Group, evidence: Evidence, limit: int) -> HangGroup:
-    numbers = sorted(group.rows)[-limit:]
-    return HangGroup(
-        name=group.name,
-        label=group.label,
-        ranks=len(group.members),
-        collectives=[_build_collective(group, number, evidence) for number in numbers],
-    )
 
 
 def _build_collective(group: Group, number: int, evidence: Evidence) -> HangCollective:

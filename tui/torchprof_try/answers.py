@@ -9,7 +9,7 @@ from typing import Annotated
 from torchprof_try.patches import Places, build_patch, format_patch
 from torchprof_try.remedies import BY_NAME
 from torchprof_try.trials import BASELINE, TrialRow, Trials
-from torchprof_tui.answers.record import Answer, Record, about
+from torchprof_tui.answers.record import Answer, Record, about, fill
 
 
 class TrialRemedy(Record, frozen=True, kw_only=True):
@@ -76,21 +76,19 @@ def build_tried(trials: Trials) -> Tried:
 
 def _build_remedy(row: TrialRow, places: Places) -> TrialRemedy:
     patch = build_patch([BY_NAME[name] for name in row.parts or (row.name,)], places)
-    return TrialRemedy(
-        name=row.name,
-        says=row.says,
-        state=row.state,
+    saving = row.saving
+    bounded = saving if saving is not None and math.isfinite(saving.low) else None
+    return fill(
+        TrialRemedy,
+        row,
         reason=row.why,
         predicted_share=row.predicted,
-        predicted_by=row.predicted_by,
-        saved_share=row.saving.share if row.saving is not None else None,
-        saved_low_share=row.saving.low if row.saving is not None and math.isfinite(row.saving.low) else None,
-        saved_high_share=row.saving.high if row.saving is not None and math.isfinite(row.saving.low) else None,
-        won=row.saving is not None and row.saving.is_won,
+        saved_share=None if saving is None else saving.share,
+        saved_low_share=None if bounded is None else bounded.low,
+        saved_high_share=None if bounded is None else bounded.high,
+        won=saving is not None and saving.is_won,
         step_us=row.step * 1e6 if row.step is not None else None,
         peak_memory_bytes=row.memory,
-        loss=row.loss,
-        patch=row.patch,
         place=", ".join(patch.places),
         diff=patch.diff,
         parts=list(row.parts),
@@ -99,16 +97,12 @@ def _build_remedy(row: TrialRow, places: Places) -> TrialRemedy:
 
 def format_patches(tried: Tried, names: Sequence[str], places: Places) -> str:
     """Format the file of a patch with some remedies of the table, each with what was measured."""
-    wanted = [each for each in tried.remedies if each.name in names]
-    return format_patch(
-        [(BY_NAME[part], _describe_measured(each)) for each in wanted for part in each.parts or [each.name]],
-        places,
-    )
-
-
-def _describe_measured(each: TrialRemedy) -> str:
-    if each.saved_share is None:
-        return "not measured"
-    return (
-        f"saved {each.saved_share:.0%} of a step{'' if each.won else ' (not shown)'}, losses {each.loss or 'not seen'}"
-    )
+    parts = []
+    for each in tried.remedies:
+        measured = "not measured"
+        if each.saved_share is not None:
+            shown = "" if each.won else " (not shown)"
+            measured = f"saved {each.saved_share:.0%} of a step{shown}, losses {each.loss or 'not seen'}"
+        if each.name in names:
+            parts += [(BY_NAME[part], measured) for part in each.parts or [each.name]]
+    return format_patch(parts, places)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import difflib
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -136,25 +137,23 @@ Change = Callable[[ProgramFile, int], list[Edit]]
 
 
 def _set_arguments(names: Sequence[str], **arguments: str) -> Change:
-    """Set arguments of the calls of a line; 0 is the first one without a name."""
+    """Set arguments of the calls of a line."""
 
     def change(file: ProgramFile, line: int) -> list[Edit]:
-        return [edit for call in file.list_calls(names, line) for edit in _set_call_arguments(file, call, arguments)]
+        edits = []
+        for call in file.list_calls(names, line):
+            given = {each.arg: each.value for each in call.keywords}
+            known = [(given[name], text) for name, text in arguments.items() if name in given]
+            edits += [Edit(file.start(value), file.end(value), text) for value, text in known]
+            added = ", ".join(f"{name}={text}" for name, text in arguments.items() if name not in given)
+            if added:
+                everything: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+                last = max(everything, key=file.end, default=None)
+                place = file.end(call) - 1 if last is None else file.end(last)
+                edits.append(Edit(place, place, added if last is None else f", {added}"))
+        return edits
 
     return change
-
-
-def _set_call_arguments(file: ProgramFile, call: ast.Call, arguments: dict[str, str]) -> Iterator[Edit]:
-    given = {each.arg: each.value for each in call.keywords}
-    added = [f"{name}={text}" for name, text in arguments.items() if name not in given]
-    for name, text in arguments.items():
-        if name in given:
-            yield Edit(file.start(given[name]), file.end(given[name]), text)
-    if added:
-        everything: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
-        last = max(everything, key=file.end, default=None)
-        place = file.end(call) - 1 if last is None else file.end(last)
-        yield Edit(place, place, ("" if last is None else ", ") + ", ".join(added))
 
 
 def _set_first(*functions: str, text: str) -> Change:
@@ -344,7 +343,9 @@ def _find_edits(remedy: Remedy, places: Places, files: _Files) -> Iterator[tuple
     change = _AT_MODULE_CALLS.get(name)
     functions: tuple[str, ...] = ()
     if change is None and name == "workers":
-        functions, change = ("DataLoader",), _set_arguments(("DataLoader",), **_read_arguments(remedy.patch))
+        words = remedy.patch.partition("(…, ")[2].removesuffix(")").split(", ")
+        arguments = dict(word.split("=", 1) for word in words)
+        functions, change = ("DataLoader",), _set_arguments(("DataLoader",), **arguments)
     elif change is None and name in _AT_LINES:
         functions, change = _AT_LINES[name]
     if change is None:
@@ -372,12 +373,6 @@ def _search(file: ProgramFile | None, line: int, functions: Sequence[str]) -> li
     return [(file.path, calls[0].lineno)] if len(calls) == 1 else []
 
 
-def _read_arguments(patch: str) -> dict[str, str]:
-    """Read the arguments with names of a patch as a remedy has it."""
-    words = patch.partition("(…, ")[2].removesuffix(")").split(", ")
-    return dict(word.split("=", 1) for word in words)
-
-
 class _Files:
     """Files that were read, each once; None where one cannot be."""
 
@@ -398,10 +393,9 @@ def build_patch(remedies: Sequence[Remedy], places: Places) -> Patch:
     files, edits, left, lines = _Files(), {}, [], []  # type: ignore[var-annotated]
     for remedy in remedies:
         found = list(_find_edits(remedy, places, files))
-        tried = {
-            file.path: list(dict.fromkeys([*edits.get(file.path, []), *_list_edits(found, file)]))
-            for file, _, _ in found
-        }
+        tried = {file.path: [*edits.get(file.path, [])] for file, _, _ in found}
+        for changed, _, added in found:
+            tried[changed.path] = list(dict.fromkeys([*tried[changed.path], *added]))
         if not found or any(file.apply(tried[file.path]) is None for file, _, _ in found):
             left.append(remedy)
             continue
@@ -409,10 +403,6 @@ def build_patch(remedies: Sequence[Remedy], places: Places) -> Patch:
         lines += [f"{name_path(file.path)}:{line}" for file, line, _ in found]
     diffs = [_format_diff(file, file.apply(each)) for path, each in edits.items() if (file := files.read(path))]
     return Patch("".join(diffs), tuple(dict.fromkeys(lines)), tuple(left))
-
-
-def _list_edits(found: Sequence[tuple[ProgramFile, int, list[Edit]]], file: ProgramFile) -> list[Edit]:
-    return [edit for other, _, each in found if other is file for edit in each]
 
 
 def name_path(path: str) -> str:
@@ -423,16 +413,13 @@ def name_path(path: str) -> str:
 
 def _format_diff(file: ProgramFile, changed: bytes | None) -> str:
     """Format a unified diff as `git apply` and `patch -p1` take it from the current folder."""
-    before, after = (_split_lines(text.decode("utf-8")) for text in (file.source, changed or file.source))
+    # at line feeds only, as git does
+    before, after = (
+        re.findall(r"[^\n]*\n|[^\n]+", text.decode("utf-8")) for text in (file.source, changed or file.source)
+    )
     name = name_path(file.path)
     lines = difflib.unified_diff(before, after, f"a/{name}", f"b/{name}")
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-
-
-def _split_lines(text: str) -> list[str]:
-    """Split at line feeds only, as git does."""
-    *lines, last = text.split("\n")
-    return [f"{line}\n" for line in lines] + ([last] if last else [])
 
 
 _BY_FUNCTION = {"workers": "DataLoader", **{name: names[0] for name, (names, _) in _AT_LINES.items() if names}}

@@ -104,32 +104,32 @@ class ProgramProcess:
                     os.kill(child, number)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(seconds)
-            if not _has_group(process.pid) and not any(map(_is_running, children)):
+            if not _has_group(process.pid) and not any(_is_running(child) for child in children):
                 return
 
 
 def _list_descendants(pid: int) -> list[int]:
-    """List the processes that a process has started, and those that these have."""
-    parents = _list_parents()
+    """List the processes that a process has started, and those that these have: by Linux's /proc, elsewhere by ps."""
+    parents: dict[int, int] = {}
+    for name in filter(str.isdecimal, os.listdir("/proc") if os.path.isdir("/proc") else ()):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = Path("/proc", name, "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+            parents[int(name)] = int(fields[1])
+    if not parents:
+        with contextlib.suppress(OSError, ValueError):
+            text = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False).stdout
+            parents = {int(child): int(parent) for child, parent in map(str.split, text.splitlines())}
     found = {pid}
     while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more
     return sorted(found - {pid})
 
 
-def _list_parents() -> dict[int, int]:
-    """List the parent of each process: by Linux's /proc, elsewhere by ps."""
-    parents: dict[int, int] = {}
-    for name in filter(str.isdecimal, os.listdir("/proc") if os.path.isdir("/proc") else ()):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            parents[int(name)] = int(
-                Path("/proc", name, "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[1]
-            )
-    if not parents:
-        with contextlib.suppress(OSError, ValueError):
-            text = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False).stdout
-            parents = {int(child): int(parent) for child, parent in map(str.split, text.splitlines())}
-    return parents
+def _is_running(pid: int) -> bool:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, 0)
+        return True
+    return False
 
 
 def _has_group(group: int) -> bool:
@@ -140,14 +140,6 @@ def _has_group(group: int) -> bool:
         except (ProcessLookupError, PermissionError):
             return False
         time.sleep(0.02)
-    return True
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, PermissionError):
-        return False
     return True
 
 

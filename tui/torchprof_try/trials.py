@@ -100,14 +100,9 @@ class TrialProgress:
         """Format it for people, in one line."""
         if not self.total:
             return f"{self.now}, run {self.done + 1}"
-        left = self.seconds_left
-        when = (
-            ""
-            if left is None
-            else f", about {max(round(left), 1)} s left"
-            if left < 100
-            else (f", about {left / 60:.0f} min left")
-        )
+        left, when = self.seconds_left, ""
+        if left is not None:
+            when = f", about {max(round(left), 1)} s left" if left < 100 else f", about {left / 60:.0f} min left"
         return f"{self.now}, run {min(self.done + 1, self.total)} of {self.total}{when}"
 
 
@@ -281,7 +276,15 @@ class Trials:
             times = [time for run in self._times[name] for time in run]
             measured = replace(before, state="measured", step=sorted(times)[len(times) // 2], why="")
             self._replace(replace(measured, memory=report["peak_memory_bytes"] or None))
-            self._estimate()
+            # all savings again: each run of the baseline is for all of them
+            baseline = self._times[BASELINE]
+            for row in self.rows:
+                if row.name != BASELINE and row.name in self._times:
+                    others = [runs for name, runs in self._times.items() if name not in (BASELINE, row.name)]
+                    saving = estimate_saving(baseline, self._times[row.name], others)
+                    is_exact = not any(BY_NAME[name].changes_numbers for name in row.parts or (row.name,))
+                    loss = compare_losses(self._losses[BASELINE], self._losses[row.name][0], is_exact)
+                    self._replace(replace(row, saving=saving, loss=loss))
         elif before.state == "measured":
             self._replace(before)  # it was measured before; a later run that fails takes nothing away
         else:
@@ -289,24 +292,17 @@ class Trials:
             self._replace(replace(before, state=state, why=report["error"] or "no step ended"))
         yield self.progress.line
 
-    def _estimate(self) -> None:
-        """Estimate all savings again: each run of the baseline is for all of them."""
-        baseline = self._times[BASELINE]
-        for row in self.rows:
-            if row.name != BASELINE and row.name in self._times:
-                others = [runs for name, runs in self._times.items() if name not in (BASELINE, row.name)]
-                saving = estimate_saving(baseline, self._times[row.name], others)
-                is_exact = not any(BY_NAME[name].changes_numbers for name in row.parts or (row.name,))
-                loss = compare_losses(self._losses[BASELINE], self._losses[row.name][0], is_exact)
-                self._replace(replace(row, saving=saving, loss=loss))
-
     def _measure(self, remedies: Sequence[Remedy]) -> dict[str, Any]:
         """Run the program once. Returns its report; "error" says why there is none."""
         report = os.path.join(self._folder, "report.json")
         with contextlib.suppress(OSError):
             os.remove(report)
         command = split_command(self.request.command, self.request.python)
-        spec = self._write_spec(remedies, report, [*command.program, *self._ask_for_steps(command.program)])
+        program, request = list(command.program), self.request
+        is_workload = program[0] in WORKLOADS and not os.path.exists(os.path.join(request.cwd, program[0]))
+        if is_workload and "--active" not in program:  # else it ends after a few steps
+            program += ["--active", str(request.warmup + request.steps)]
+        spec = self._write_spec(remedies, report, program)
         argv = [*command.launcher, str(HARNESS), "--trial", spec]
         error, refused = self._run(argv, _set_environment(remedies), report)
         try:
@@ -348,16 +344,6 @@ class Trials:
             with contextlib.suppress(OSError):
                 os.remove(journal)
         return error, refused
-
-    def _ask_for_steps(self, program: Sequence[str]) -> list[str]:
-        """Ask a built-in workload for enough steps."""
-        if (
-            program[0] in WORKLOADS
-            and not os.path.exists(os.path.join(self.request.cwd, program[0]))
-            and "--active" not in program
-        ):
-            return ["--active", str(self.request.warmup + self.request.steps)]
-        return []
 
     def _record(self, name: str, remedies: Sequence[Remedy]) -> str:
         """Record a short trace of the program with remedies. Returns its path. Raises TraceError, TrialsStopped."""

@@ -630,3 +630,18 @@ def write_log(text: str) -> str:
     with tempfile.NamedTemporaryFile("w", prefix="torchprof-tui-", suffix=".log", delete=False) as log:
         log.write(text)
     return log.name
+
+
+class ListApp(TorchprofApp):
+    """An app of an extension, whose lowest screen is `screen`. `options`: of `TorchprofApp`."""
+
+    CSS_PATH = [os.path.join(os.path.dirname(os.path.abspath(__file__)), path) for path in TorchprofApp.CSS_PATH]
+    kept_screens = 3
+
+    def __init__(self, screen: Screen[Any], **options: Any) -> None:
+        super().__init__(**options)
+        self._lowest_screen = screen
+
+    def _create_first_screen(self) -> Screen[Any]:
+        self.lanes_ready.set()
+        return self._lowest_screen

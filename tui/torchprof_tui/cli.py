@@ -60,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         note_phase("end", status=status)
         return status
     except UsageError as error:
-        return _report_error(str(error))
+        print_error(str(error))
+        return 2
     except BrokenPipeError:
         return 0  # the reader closed the pipe
     except KeyboardInterrupt:
@@ -69,7 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if debug:
             raise
         line = format_error(error) if is_expected(error) else _import_crash_report().report_crash(error)
-        return _report_error(f"stdout: {line}" if is_stdout_error(error) else line)
+        print_error(f"stdout: {line}" if is_stdout_error(error) else line)
+        return 2
     finally:
         close_log()
         drop_unwritten_output()
@@ -143,8 +145,3 @@ def _reject_unknown_command(words: list[str]) -> None:
 
 def _import_crash_report() -> Any:
     return importlib.import_module("torchprof_tui.program.crash_report")
-
-
-def _report_error(line: str) -> int:
-    print_error(line)
-    return 2

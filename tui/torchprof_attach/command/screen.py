@@ -4,36 +4,21 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import Any
-
-from textual.screen import Screen
 
 from torchprof_attach.command import AttachOptions
 from torchprof_attach.command.main import FOLDER, NEXT_TIME, NEXT_TIME_HANG
 from torchprof_attach.hosts import LOCAL
 from torchprof_attach.session import Session
 from torchprof_attach.ui.attach_screen import AttachScreen
-from torchprof_tui import app as app_module
-from torchprof_tui.app import TorchprofApp
+from torchprof_tui.app import ListApp
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.open.main import set_color_environment
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 
 
-class AttachApp(TorchprofApp):
-    """An app whose lowest screen lists running jobs. `options`: of `TorchprofApp`."""
-
-    CSS_PATH = [str(Path(app_module.__file__).parent / path) for path in TorchprofApp.CSS_PATH]
-    kept_screens = 3
-
-    def __init__(self, screen: AttachScreen, **options: Any) -> None:
-        super().__init__(**options)
-        self._attach_screen = screen
-
-    def _create_first_screen(self) -> Screen[Any]:
-        self.lanes_ready.set()
-        return self._attach_screen
+class AttachApp(ListApp):
+    """An app whose lowest screen lists running jobs."""
 
     def on_attach_screen_traces_asked(self, message: AttachScreen.TracesAsked) -> None:
         """Open what was recorded, above the list."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from torchprof_attach.answers import Attach, AttachJob
+from torchprof_attach.answers import Attach
 from torchprof_tui.commands.common.tables import ConsoleTable, create_console
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_file_size, format_share
@@ -21,39 +21,31 @@ def print_attach(answer: Attach, next_time: str) -> None:
         _print_recordings(console, answer)
         return
     if answer.hangs:
-        _print_hangs(console, answer, next_time)
+        for each in answer.hangs:
+            console.print(clean(f"{each.sentence}: {each.command}" if each.command else each.sentence), soft_wrap=True)
+            for problem in each.problems:
+                console.print(f"  {clean(problem)}", style="yellow")
+            if not each.command:
+                console.print(next_time)
         return
     if not answer.jobs:
         console.print("no process of yours uses torch here")
     else:
-        console.print(_build_jobs(answer.jobs))
+        table = ConsoleTable("", "host", ">pid", ">rank", "way", ">it/s", ">GPU", ">memory", "command")
+        for job in answer.jobs:
+            table.add_cells(
+                clean(job.host),
+                str(job.pid),
+                "launcher" if job.launcher else UNKNOWN if job.rank is None else str(job.rank),
+                job.way or clean(job.why),
+                UNKNOWN if job.iterations_per_second is None else f"{job.iterations_per_second:.3g}",
+                UNKNOWN if job.gpu_load_share is None else format_share(job.gpu_load_share),
+                UNKNOWN if job.gpu_memory_bytes is None else format_file_size(job.gpu_memory_bytes),
+                clean(job.command),
+            )
+        console.print(table)
     if not any(job.way for job in answer.jobs):
         console.print(next_time)
-
-
-def _build_jobs(jobs: list[AttachJob]) -> ConsoleTable:
-    table = ConsoleTable("", "host", ">pid", ">rank", "way", ">it/s", ">GPU", ">memory", "command")
-    for job in jobs:
-        table.add_cells(
-            clean(job.host),
-            str(job.pid),
-            "launcher" if job.launcher else UNKNOWN if job.rank is None else str(job.rank),
-            job.way or clean(job.why),
-            UNKNOWN if job.iterations_per_second is None else f"{job.iterations_per_second:.3g}",
-            UNKNOWN if job.gpu_load_share is None else format_share(job.gpu_load_share),
-            UNKNOWN if job.gpu_memory_bytes is None else format_file_size(job.gpu_memory_bytes),
-            clean(job.command),
-        )
-    return table
-
-
-def _print_hangs(console: Console, answer: Attach, next_time: str) -> None:
-    for each in answer.hangs:
-        console.print(clean(f"{each.sentence}: {each.command}" if each.command else each.sentence), soft_wrap=True)
-        for problem in each.problems:
-            console.print(f"  {clean(problem)}", style="yellow")
-        if not each.command:
-            console.print(next_time)
 
 
 def _print_recordings(console: Console, answer: Attach) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import glob
 import json
 import os
@@ -198,13 +199,6 @@ class Agent:
                 kineto = "its profiler has not registered (yet)"
         return "", f"{kineto}{hint}"
 
-    def _open_fabric(self, folder: str) -> fabric.Fabric:
-        opened = self._fabrics.get(folder)
-        if opened is None:
-            opened = self._fabrics[folder] = fabric.Fabric(folder, self._give)
-            self._selector.register(opened.socket, selectors.EVENT_READ, opened)
-        return opened
-
     # -- hangs -------------------------------------------------------------------------------------------------
 
     def _read_progress(self, request: dict[str, Any]) -> None:
@@ -242,15 +236,16 @@ class Agent:
         way, why = self.find_way(process, bool(request.get("inject")))
         if not way:
             raise OSError(why)
-        if way == "kineto":
-            self._open_fabric(process.socket_dir)
+        folder = process.socket_dir
+        if way == "kineto" and folder not in self._fabrics:
+            opened = self._fabrics[folder] = fabric.Fabric(folder, self._give)
+            self._selector.register(opened.socket, selectors.EVENT_READ, opened)
         recording = Recording(request, process, self._create_folder(request.get("folder")))
         recording.way = way
         self._active[recording.id] = recording
         self._send({"event": "phase", "id": recording.id, "phase": "asked", "way": way, "text": why})
-        if way == "kineto":
-            return
-        threading.Thread(target=self._use_way, args=(recording,), daemon=True).start()
+        if way != "kineto":
+            threading.Thread(target=self._use_way, args=(recording,), daemon=True).start()
 
     def _create_folder(self, parent: str | None) -> str:
         """Create a private folder for a recording: beside the file that is asked for, so that a rename completes it."""
@@ -286,16 +281,14 @@ class Agent:
                 return
             asked = {key: request.get(key) for key in ("steps", "window_ms", "multiple", "options")}
             asked["path"] = recording.path
-            use = in_process.send_signal if recording.way == "signal" else self._run_remotely
+            remote = functools.partial(in_process.run_remotely, recorder=self._recorder)
+            use = in_process.send_signal if recording.way == "signal" else remote
             use(process, asked)
             if request.get("window_ms"):
                 time.sleep(float(request["window_ms"]) / 1000)
                 use(process, {"stop": True, "path": recording.path})
         except (OSError, servers.WayError, ValueError) as error:
             self._fail(recording, _format(error))
-
-    def _run_remotely(self, process: Process, request: dict[str, Any]) -> None:
-        in_process.run_remotely(process, request, self._recorder)
 
     def _check_recordings(self) -> None:
         """Look whether files were completed, or never will be."""
@@ -381,11 +374,6 @@ class Agent:
 
     # -- files -------------------------------------------------------------------------------------------------
 
-    def _own(self, path: str) -> str:
-        if os.path.dirname(path) not in self._folders:
-            raise OSError(f"{path}: not a file of a recording")
-        return path
-
     def _fetch(self, request: dict[str, Any]) -> None:
         threading.Thread(target=self._send_file, args=(str(request["path"]),), daemon=True).start()
 
@@ -403,7 +391,10 @@ class Agent:
             self._send({"event": "end", "path": path, "reason": _format(error)})
 
     def _forget(self, request: dict[str, Any]) -> None:
-        folder = os.path.dirname(self._own(str(request["path"])))
+        path = str(request["path"])
+        folder = os.path.dirname(path)
+        if folder not in self._folders:
+            raise OSError(f"{path}: not a file of a recording")
         self._folders.discard(folder)
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -121,11 +121,8 @@ class Fabric:
             data, ancillary, _, address = self.socket.recvmsg(MAX_MESSAGE_BYTES, 256)
         except (BlockingIOError, InterruptedError):
             return None
-        sender = _read_sender(ancillary)
-        if sender is None or sender[1] != os.geteuid() or sender[0] <= 0:
-            self.refused += 1
-            return None
-        message = self._parse(sender[0], data)
+        pid, user, sent = _read_origin(ancillary)
+        message = self._parse(pid, data) if pid > 0 and user == os.geteuid() else None
         if message is None:
             self.refused += 1
             return None
@@ -133,7 +130,7 @@ class Fabric:
         if message.kind == "ctxt":
             self._send(address, "ctxt", struct.pack("=i", len(self.seen)))
         else:
-            text = self._give(message.pid, message.free) if time.time() - _read_time(ancillary) < LATE_SECONDS else None
+            text = self._give(message.pid, message.free) if time.time() - sent < LATE_SECONDS else None
             if text is not None:
                 self._send(address, "req", text.encode())
         return message
@@ -163,21 +160,16 @@ class Fabric:
                 os.unlink(self._path)
 
 
-def _read_sender(ancillary: list[tuple[int, int, bytes]]) -> tuple[int, int] | None:
+def _read_origin(ancillary: list[tuple[int, int, bytes]]) -> tuple[int, int, float]:
+    """Read who sent a datagram, and when: pid (0: unknown), user, s since the epoch (now where it is not said)."""
+    pid, user, sent = 0, -1, time.time()
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS and len(data) >= CREDENTIALS.size:
-            pid, uid, _ = CREDENTIALS.unpack_from(data)
-            return pid, uid
-    return None
-
-
-def _read_time(ancillary: list[tuple[int, int, bytes]]) -> float:
-    """Read when a datagram was sent, s since the epoch; now where the kernel does not say it."""
-    for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS and len(data) >= TIMESTAMP.size:
+            pid, user, _ = CREDENTIALS.unpack_from(data)
+        elif level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS and len(data) >= TIMESTAMP.size:
             seconds, nanoseconds = TIMESTAMP.unpack_from(data)
-            return float(seconds + nanoseconds / 1e9)
-    return time.time()
+            sent = float(seconds + nanoseconds / 1e9)
+    return pid, user, sent
 
 
 def _is_held(path: str) -> bool:

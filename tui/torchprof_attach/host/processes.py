@@ -120,7 +120,16 @@ def list_processes() -> list[Process]:
                 continue
             if process is not None:
                 found.append(process)
-    return _drop_copies(found)
+    by_pid = {each.pid: each for each in found}
+    kept = []
+    for each in found:
+        parent = by_pid.get(each.parent)
+        if parent is not None and each.command == parent.command and each.socket in ("", parent.socket):
+            continue
+        kept.append(each)
+    parents = {each.parent for each in kept if each.rank is not None}
+    known = [each._replace(launcher=each.launcher or (each.pid in parents and each.rank is None)) for each in kept]
+    return sorted(known, key=lambda each: (each.job, -1 if each.rank is None else each.rank, each.pid))
 
 
 def read_process(pid: int, sockets: dict[int, str] | None = None) -> Process | None:
@@ -138,7 +147,10 @@ def read_process(pid: int, sockets: dict[int, str] | None = None) -> Process | N
     maps = _read(pid, "maps") if program.startswith(("python", "pypy")) or KINETO_VARIABLE in environment else b""
     if b"libtorch" not in maps and not any(word in line for word in VLLM + SGLANG):
         return None
-    held = _find_client_socket(pid, read_client_sockets() if sockets is None else sockets)
+    clients = read_client_sockets() if sockets is None else sockets
+    held = next((clients[inode] for inode in sorted(_list_socket_inodes(pid)) if inode in clients), "")
+    words = command[1:4]
+    is_launcher = "RANK" not in words and any(os.path.basename(word) in LAUNCHERS for word in words)
     version = re.search(rb"libpython3\.([0-9]+)|python3\.([0-9]+)/", maps) or re.search(
         rb"python3\.([0-9]+)()", program.encode()
     )
@@ -150,7 +162,7 @@ def read_process(pid: int, sockets: dict[int, str] | None = None) -> Process | N
         environment,
         held,
         environment.get(SOCKET_DIR_VARIABLE, ""),
-        _is_launcher(command),
+        is_launcher,
         has_marker(pid, start),
         (3, int(version[1] or version[2])) if version else None,
         _find_problem(pid),
@@ -207,10 +219,6 @@ def find_holder(name: str) -> tuple[int, str]:
     return 0, ""
 
 
-def _find_client_socket(pid: int, sockets: dict[int, str]) -> str:
-    return next((sockets[inode] for inode in sorted(_list_socket_inodes(pid)) if inode in sockets), "")
-
-
 def _list_socket_inodes(pid: int) -> set[int]:
     folder, inodes = f"{ROOT}/{pid}/fd", set()
     try:
@@ -223,11 +231,6 @@ def _list_socket_inodes(pid: int) -> set[int]:
     return inodes
 
 
-def _is_launcher(command: list[str]) -> bool:
-    words = command[1:4]
-    return any(os.path.basename(word) in LAUNCHERS for word in words) and "RANK" not in words
-
-
 def _find_problem(pid: int) -> str:
     """Say why a process cannot be reached from here although it is the user's; "" where it can."""
     with contextlib.suppress(OSError):
@@ -237,20 +240,6 @@ def _find_problem(pid: int) -> str:
     return ""
 
 
-def _drop_copies(found: list[Process]) -> list[Process]:
-    """Leave out processes that a listed one has forked, such as the workers of a DataLoader; note the launchers."""
-    by_pid = {each.pid: each for each in found}
-    kept = []
-    for each in found:
-        parent = by_pid.get(each.parent)
-        if parent is not None and each.command == parent.command and each.socket in ("", parent.socket):
-            continue
-        kept.append(each)
-    parents = {each.parent for each in kept if each.rank is not None}
-    known = [each._replace(launcher=each.launcher or (each.pid in parents and each.rank is None)) for each in kept]
-    return sorted(known, key=lambda each: (each.job, -1 if each.rank is None else each.rank, each.pid))
-
-
 def _read(pid: int, name: str) -> bytes:
     with open(f"{ROOT}/{pid}/{name}", "rb") as file:
         return file.read()
@@ -258,12 +247,5 @@ def _read(pid: int, name: str) -> bytes:
 
 def describe(process: Process) -> dict[str, Any]:
     """Describe a process for a message."""
-    return {
-        "pid": process.pid,
-        "start": process.start,
-        "rank": process.rank,
-        "world_size": process.world_size,
-        "job": process.job,
-        "command": " ".join(process.command),
-        "launcher": process.launcher,
-    }
+    names = ("pid", "start", "rank", "world_size", "job", "command", "launcher")
+    return {**{name: getattr(process, name) for name in names}, "command": " ".join(process.command)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from torchprof_tui.ui.common.guides import Guide
 from torchprof_tui.ui.common.keys import parse_hints, parse_keys
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_file_size, format_share
-from torchprof_tui.ui.common.painted_widget import Lines, RowList, RowPicked, TextPanel, TextRun, wrap_text
+from torchprof_tui.ui.common.painted_widget import LinesPanel, RowList, RowPicked, TextRun
 from torchprof_tui.ui.common.status_line import StatusLine
 
 KEYS = parse_keys("""\
@@ -89,17 +89,6 @@ class HangDumped(Message):
     is_asked: bool = False
 
 
-class DetailPanel(TextPanel):
-    """What is known about the process of the cursor. `lines`: texts, one below the other."""
-
-    def __init__(self) -> None:
-        super().__init__(id="attach-detail")
-        self.lines: Sequence[str] = ()
-
-    def content(self, width: int) -> Lines:
-        return [runs for line in self.lines for runs in wrap_text(clean(line), width, self.palette.text, "  ")]
-
-
 class AttachScreen(ListScreen):
     """The lowest screen of `torchprof-tui attach`. Posts `TracesAsked`."""
 
@@ -140,7 +129,7 @@ class AttachScreen(ListScreen):
         self._watch = HangWatch(session, watch_seconds or math.inf, folder, self._say)
         self._title = StatusLine(id="attach-title")
         self.rows = RowList(self._build_row, self._build_header, id="attach-rows")
-        self._detail = DetailPanel()
+        self._detail = LinesPanel(id="attach-detail")
         self._is_left = threading.Event()
 
     def compose(self) -> ComposeResult:

@@ -7,16 +7,13 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
-from textual.screen import Screen
-
 from torchprof_fleet.analysis.fleet import LeftOut
 from torchprof_fleet.analysis.rank_sketch import RankSketch
 from torchprof_fleet.command import FleetOptions
 from torchprof_fleet.command.sketching import SketchMany, sketch_all
 from torchprof_fleet.ui.fleet_screen import FleetScreen
 from torchprof_fleet.ui.fleet_worker import FleetSource
-from torchprof_tui import app as app_module
-from torchprof_tui.app import TorchprofApp
+from torchprof_tui.app import ListApp
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.open.main import set_color_environment
 from torchprof_tui.trace.core.printable import clean
@@ -24,19 +21,11 @@ from torchprof_tui.trace.sources.ssh_connections import SshConnections
 from torchprof_tui.trace.specs.address import ListedTrace
 
 
-class FleetApp(TorchprofApp):
-    """An app whose lowest screen compares the ranks of a job. `options`: of `TorchprofApp`."""
-
-    CSS_PATH = [str(Path(app_module.__file__).parent / path) for path in TorchprofApp.CSS_PATH]
-    kept_screens = 3
+class FleetApp(ListApp):
+    """An app whose lowest screen compares the ranks of a job."""
 
     def __init__(self, source: FleetSource, **options: Any) -> None:
-        super().__init__(**options)
-        self._source = source
-
-    def _create_first_screen(self) -> Screen[Any]:
-        self.lanes_ready.set()
-        return FleetScreen(self._source)
+        super().__init__(FleetScreen(source), **options)
 
     def on_fleet_screen_ranks_asked(self, message: FleetScreen.RanksAsked) -> None:
         """Open ranks at a step, above the fleet screen."""

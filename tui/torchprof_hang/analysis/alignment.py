@@ -73,7 +73,10 @@ def align_groups(evidence: Evidence) -> dict[str, Group]:
                 continue
             group = groups.get(each.group)
             if group is None:
-                group = groups[each.group] = Group(each.group, _label_group(each.group, labels), ())
+                text = labels.get(each.group, "")
+                is_default = text == "default_pg" or (each.group in ("0", "") and not text)
+                label = "the default group" if is_default else f"group {text.removeprefix('undefined') or each.group}"
+                group = groups[each.group] = Group(each.group, label, ())
             group.rows.setdefault(each.number, {})[rank] = each
             group.first.setdefault(rank, each.number)
             group.last[rank] = max(group.last.get(rank, 0), each.number)
@@ -84,13 +87,6 @@ def align_groups(evidence: Evidence) -> dict[str, Group]:
             known |= set(range(evidence.world_size))
         group.members = tuple(sorted(known))
     return dict(sorted(groups.items(), key=lambda item: (not item[1].is_default, -len(item[1].members), item[0])))
-
-
-def _label_group(name: str, labels: dict[str, str]) -> str:
-    text = labels.get(name, "")
-    if text == "default_pg" or (name in ("0", "") and not text):
-        return "the default group"
-    return f"group {text.removeprefix('undefined') or name}"
 
 
 def find_mismatches(groups: Iterable[Group]) -> Iterator[tuple[Group, int]]:

@@ -137,16 +137,14 @@ class _Diagnoser:
         record = self._records.get(rank)
         return record is None or not record.has_recorder or record.has_failed or not record.reason
 
-    def _waits_elsewhere(self, rank: int, wait: Wait) -> bool:
-        return any(_is_pending(rank, other) for other in self._waits if other is not wait)
-
     # --- the calls of ranks differ -------------------------------------------------------------------------------
 
     def _find_mismatch(self) -> Diagnosis | None:
-        found = sorted(find_mismatches(self._groups.values()), key=lambda each: _find_time(*each))
+        found = list(find_mismatches(self._groups.values()))
         if not found:
             return None
-        group, number = found[0]
+        times = [min(each.created for each in group.rows[number].values()) for group, number in found]
+        group, number = found[times.index(min(times))]
         each = explain_mismatch(group, number)
         wrong, right = each.wrong, each.right
         at, others, who = f"#{number} of {group.label}", format_ranks(each.right_ranks), format_ranks(each.wrong_ranks)
@@ -228,7 +226,8 @@ class _Diagnoser:
         found: dict[Cause, tuple[Wait, list[int]]] = {}
         for wait in self._waits:
             for rank in wait.absent:
-                cause = None if self._waits_elsewhere(rank, wait) else self._find_activity(rank)
+                is_elsewhere = any(_is_pending(rank, other) for other in self._waits if other is not wait)
+                cause = None if is_elsewhere else self._find_activity(rank)
                 if cause is not None:
                     found.setdefault(cause, (wait, []))[1].append(rank)
         for cause in (Cause.DEAD, Cause.FAILED, Cause.ENDED, Cause.LOADER, Cause.SLOW, Cause.BEHIND):
@@ -363,15 +362,13 @@ class _Diagnoser:
         """Group ranks by the collective that their stack is in and its place; ("", "") for none."""
         calls: dict[tuple[str, str], list[int]] = {}
         for rank, stack in stacks.items():
-            name = find_collective(stack) or self._find_engine_wait(rank, stack)
+            name, record = find_collective(stack), self._records[rank]
+            if not name and (engine := find_engine_call(stack)):
+                # C++ waits for the collective of a hook, which may run on a thread of autograd.
+                inside = (find_collective(each.frames) for each in record.threads if not each.is_main)
+                name = next((f"{each} of {engine}" for each in inside if each), engine if record.is_idle else "")
             calls.setdefault((name, find_place(stack) if name else ""), []).append(rank)
         return calls
-
-    def _find_engine_wait(self, rank: int, stack: tuple[Frame, ...]) -> str:
-        """Find what a rank in C++ waits for: the collective of a hook, which may run on a thread of autograd."""
-        record, name = self._records[rank], find_engine_call(stack)
-        inside = (find_collective(each.frames) for each in record.threads if name and not each.is_main)
-        return next((f"{each} of {name}" for each in inside if each), name if record.is_idle else "")
 
     def _describe_same_call(self, ranks: tuple[int, ...], call: tuple[str, str], waits: str) -> Diagnosis | None:
         """Describe stacks that are all in one call; None where flight recorders say that nothing waits."""
@@ -479,10 +476,6 @@ def _describe_network(at: str, all_ranks: str, done: Sequence[int], pending: Seq
     if late:
         return f"{all_ranks} called {at}, and none completed it: the network, or a GPU busy with what came before"
     return f"{all_ranks} all started {at}, and none completed it: the network"
-
-
-def _find_time(group: Group, number: int) -> int:
-    return min((each.created for each in group.rows[number].values()), default=0)
 
 
 def _is_pending(rank: int, wait: Wait) -> bool:

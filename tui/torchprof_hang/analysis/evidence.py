@@ -100,10 +100,7 @@ def _read_file(source: str, data: bytes, evidence: Evidence) -> str:
         return "no dump of a hang: JSON of another kind"
     if not data.strip():
         return "" if rank is not None and "faulthandler" in source else "the file is empty"
-    return _read_text(source, rank, data.decode("utf-8", "replace"), evidence)
-
-
-def _read_text(source: str, rank: int | None, text: str, evidence: Evidence) -> str:
+    text = data.decode("utf-8", "replace")
     if "Communicators..." in text and "Job summary" in text:
         evidence.ras += read_ras(text)
         return ""
@@ -123,19 +120,14 @@ def _add_dump(source: str, rank: int | None, evidence: Evidence, read: Any) -> s
     known = evidence.records.get(rank)
     if known is not None and known.has_recorder:
         return f"another dump of rank {rank}, beside {known.sources[0]}"
-    if known is not None:
-        _merge(known, record)
+    if known is not None:  # a flight recorder counts more than lines of a log
+        known.has_recorder, known.operations, known.knows_starts = True, record.operations, record.knows_starts
+        known.members |= record.members
+        known.labels |= record.labels
+        known.world_size = max(known.world_size, record.world_size)
     target = evidence.records.setdefault(rank, record)
     target.sources.append(source)
     return ""
-
-
-def _merge(known: RankRecord, dump: RankRecord) -> None:
-    """Add a flight recorder to what is known of a rank; it counts more than lines of a log."""
-    known.has_recorder, known.operations, known.knows_starts = True, dump.operations, dump.knows_starts
-    known.members |= dump.members
-    known.labels |= dump.labels
-    known.world_size = max(known.world_size, dump.world_size)
 
 
 def _add_threads(source: str, rank: int | None, evidence: Evidence, threads: list[Thread], error: str) -> str:
@@ -156,10 +148,9 @@ def _read_own_stacks(content: dict[str, Any], source: str, evidence: Evidence) -
     record.world_size = max(record.world_size, min(int(content.get("world_size", 0)), 1_000_000))
     record.host, record.pid = str(content.get("host", "")), int(content.get("pid", 0))
     record.dumped, record.reason = int(content.get("time_ns", 0)), str(content.get("reason", ""))
-    for name in ("steps", "since_step", "median_step", "resumed_after"):
-        value = content.get(name if name == "steps" else f"{name}_seconds")
-        if name == "since_step":
-            value = content.get("seconds_since_step")
+    names = {"steps": "steps", "since_step": "seconds_since_step", "median_step": "median_step_seconds"}
+    for name, key in {**names, "resumed_after": "resumed_after_seconds"}.items():
+        value = content.get(key)
         setattr(record, name, value if isinstance(value, (int, float)) else None)
     record.threads = [
         Thread(str(each.get("name", "")), bool(each.get("is_main")), read_frames(each.get("frames", ())))

@@ -8,7 +8,6 @@ the last, without a name.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -32,11 +31,6 @@ class NoDumpError(ValueError):
 def read_pickle(data: bytes, record: RankRecord) -> None:
     """Read a pickled dump into a record. Raises UnsafePickleError, before anything is run, or NoDumpError."""
     read_dump(load_plain_pickle(data, text_pairs=True), record)
-
-
-def read_json(data: bytes, record: RankRecord) -> None:
-    """Read a dump in JSON into a record. Raises ValueError."""
-    read_dump(json.loads(data), record)
 
 
 def read_dump(content: Any, record: RankRecord) -> None:

@@ -6,7 +6,6 @@ NCCL's user guide describes the RAS output ("Troubleshooting", RAS); its ranks a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -141,27 +140,22 @@ class RasGroup:
 
 def read_ras(text: str) -> list[RasGroup]:
     """Read the output of `ncclras`: the communicators with a remark."""
-    return list(_read_ras(text))
-
-
-def _read_ras(text: str) -> Iterator[RasGroup]:
-    group: RasGroup | None = None
+    groups: list[RasGroup] = []
     at: int | None = None
     for line in text.splitlines():
         if head := re.match(r"#(\d+-\d+) \((\w+)\) (.+)", line):
-            if group is not None:
-                yield group
-            group, at = RasGroup(f"#{head[1]} ({head[2]})"), None
-        elif group is None:
+            groups.append(RasGroup(f"#{head[1]} ({head[2]})"))
+            at = None
+        elif not groups:
             continue
         elif differ := re.search(r"ranks have different (\w+) operation counts", line):
-            group.operation = differ[1]
+            groups[-1].operation = differ[1]
         elif count := re.search(r"(\d+) ranks? (?:have|has) launched up to operation (\d+)", line):
             at = int(count[2])
-            group.counts[at] = int(count[1])
+            groups[-1].counts[at] = int(count[1])
         elif "Missing communicator data" in line:
             at = -1
         elif rank := re.match(r"\s+Rank (\d+) -- (.+)", line):
-            (group.missing if at == -1 else group.listed.setdefault(at or 0, [])).append((int(rank[1]), rank[2]))
-    if group is not None:
-        yield group
+            listed = groups[-1].missing if at == -1 else groups[-1].listed.setdefault(at or 0, [])
+            listed.append((int(rank[1]), rank[2]))
+    return groups

@@ -68,7 +68,10 @@ def explain_mismatch(group: Group, number: int) -> Mismatch:
     camps: dict[Any, list[int]] = {}
     for rank in sorted(row):
         camps.setdefault(row[rank].key, []).append(rank)
-    history = _list_history(group, number, row)
+    # the calls before, of the rank that has most of them
+    best = min(row, key=lambda rank: (group.first[rank], rank))
+    numbers = sorted(each for each in group.rows if each < number and best in group.rows[each])[-MAX_HISTORY:]
+    history = [Call.of(group.rows[each][best]) for each in numbers]
     expected = _predict([each.key for each in history], [each.key for each in history])
     ranked = sorted(camps, key=lambda key: (-len(camps[key]), camps[key][0]))
     if expected is not None and history[expected].operation.key in camps:
@@ -86,13 +89,6 @@ def _describe(group: Group, number: int, history: list[Call], rights: list[int],
     right, wrong = Call.of(row[rights[0]]), Call.of(row[wrongs[0]])
     kind = _find_kind(group, number, right, wrong, history, rights[0], wrongs[0])
     return Mismatch(kind, right, wrong, tuple(rights), tuple(wrongs))
-
-
-def _list_history(group: Group, number: int, row: dict[int, Operation]) -> list[Call]:
-    """List the calls before a collective, of the rank that has most of them."""
-    best = min(row, key=lambda rank: (group.first[rank], rank))
-    numbers = sorted(each for each in group.rows if each < number and best in group.rows[each])[-MAX_HISTORY:]
-    return [Call.of(group.rows[each][best]) for each in numbers]
 
 
 def _find_kind(

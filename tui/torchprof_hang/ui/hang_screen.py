@@ -9,7 +9,7 @@ from textual.strip import Strip
 
 from torchprof_hang.analysis.alignment import Group, align_groups
 from torchprof_hang.analysis.evidence import Evidence
-from torchprof_hang.analysis.records import Frame, Operation, State
+from torchprof_hang.analysis.records import State
 from torchprof_hang.answers import DISAGREEING, Hang, list_facts
 from torchprof_tui.ui.common.child_screen import ListScreen
 from torchprof_tui.ui.common.guides import Guide
@@ -221,15 +221,7 @@ class HangScreen(ListScreen):
         """Show the call under the cursor, and the stack of its rank."""
         rank = self._members[self.rows.cursor] if self._members else -1
         number = self._numbers[self.column] if self._numbers else 0
-        group = self.group
-        operation = None if group is None else group.rows.get(number, {}).get(rank)
-        self._stack_title, frames = self._describe(rank, number, operation)
-        self._lines = [clean(f"{each.name}  {each.place}  {each.file}") for each in frames]
-        self._stack.set_row_count(len(self._lines))
-        self.rows.repaint()
-
-    def _describe(self, rank: int, number: int, operation: Operation | None) -> tuple[str, tuple[Frame, ...]]:
-        """Describe a cell: what was called there, and from where; of what is pending or absent, where the rank is."""
+        operation = None if self.group is None else self.group.rows.get(number, {}).get(rank)
         record = self.evidence.records.get(rank)
         is_now = operation is None or operation.is_pending
         stack = record.stack if record is not None and is_now else ()
@@ -240,7 +232,10 @@ class HangScreen(ListScreen):
             what = f"#{number} {operation.label} {operation.state.value}"
             stack = stack or operation.frames
         detail = f", {record.error}" if record is not None and record.error else ""
-        return clean(f"rank {rank}: {what}{detail}"), stack
+        self._stack_title = clean(f"rank {rank}: {what}{detail}")
+        self._lines = [clean(f"{each.name}  {each.place}  {each.file}") for each in stack]
+        self._stack.set_row_count(len(self._lines))
+        self.rows.repaint()
 
     def _build_stack_header(self, width: int) -> list[TextRun]:
         return [(truncate(f" {self._stack_title}", width), self.rows.palette.heading)]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from torchprof_try.answers import Tried, build_tried, format_patches
+from torchprof_try.answers import build_tried, format_patches
 from torchprof_try.command import INTERRUPTED_STATUS, TryOptions
 from torchprof_try.recorded_run import is_recorded_run, read_recorded_run
 from torchprof_try.remedies import BY_NAME, combine
@@ -37,7 +37,13 @@ def run(options: TryOptions) -> int:
             text = importlib.import_module("torchprof_try.command.text")
             text.print_markdown(tried) if options.markdown else text.print_tried(tried)
         if options.write_patch is not None:
-            _write_patches(options.write_patch, trials, tried)
+            won = [
+                BY_NAME[each.name]
+                for each in tried.remedies
+                if each.won and not each.parts and each.loss != "different"
+            ]
+            names = [remedy.name for remedy in combine(won)]
+            Path(options.write_patch).write_text(format_patches(tried, names, trials.places), encoding="utf-8")
     return status
 
 
@@ -87,24 +93,13 @@ def build_request(options: TryOptions) -> TrialRequest:
         only=_split(options.only),
         without=_split(options.without),
         everything=options.all,
-        steps=options.steps,
-        warmup=options.warmup,
         limit=float(options.time_limit),
-        repeat=options.repeat,
-        seed=options.seed,
-        allow_writes=options.allow_writes,
         keep=options.keep_trace,
         max_seconds=options.max_time or math.inf,
         max_runs=options.max_runs or math.inf,
+        **{name: getattr(options, name) for name in ("steps", "warmup", "repeat", "seed", "allow_writes")},
     )
 
 
 def _split(names: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in names.split(",") if name.strip()) if names else ()
-
-
-def _write_patches(path: str, trials: Trials, tried: Tried) -> None:
-    """Write what to change for the winners, for review."""
-    won = [BY_NAME[each.name] for each in tried.remedies if each.won and not each.parts and each.loss != "different"]
-    names = [remedy.name for remedy in combine(won)]
-    Path(path).write_text(format_patches(tried, names, trials.places), encoding="utf-8")

@@ -26,7 +26,7 @@ from torchprof_tui.ui.common.comparison_request import ComparisonRequest
 from torchprof_tui.ui.common.guides import Guide
 from torchprof_tui.ui.common.keys import parse_hints, parse_keys
 from torchprof_tui.ui.common.name_display import clean, truncate
-from torchprof_tui.ui.common.painted_widget import Lines, RowList, RowPicked, TextPanel, TextRun, wrap_text
+from torchprof_tui.ui.common.painted_widget import LinesPanel, RowList, RowPicked, TextRun
 from torchprof_tui.ui.common.status_line import StatusLine
 
 KEYS = parse_keys("""\
@@ -95,17 +95,6 @@ class RecordingEnded(Message):
     problem: str
 
 
-class DetailPanel(TextPanel):
-    """What is known about the remedy of the cursor. `lines`: texts, one below the other."""
-
-    def __init__(self) -> None:
-        super().__init__(id="try-detail")
-        self.lines: Sequence[str] = ()
-
-    def content(self, width: int) -> Lines:
-        return [runs for line in self.lines for runs in wrap_text(clean(line), width, self.palette.text, "  ")]
-
-
 class TryScreen(ListScreen):
     """The screen of `torchprof-tui try`. It starts the trials and owns them: it ends them when it is left."""
 
@@ -126,7 +115,7 @@ class TryScreen(ListScreen):
         self._program = StatusLine(id="try-program")
         self._progress = StatusLine(id="try-progress")
         self.rows = RowList(self._build_row, self._build_header, id="try-rows")
-        self._detail = DetailPanel()
+        self._detail = LinesPanel(id="try-detail")
         self._began = time.monotonic()
         # No daemon: the interpreter waits until its process has ended and its files are removed.
         self._thread = threading.Thread(target=self._run, name="try")

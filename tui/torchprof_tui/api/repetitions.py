@@ -76,9 +76,8 @@ def list_repetitions(trace: Trace) -> tuple[Repetition, ...]:
     labels = [pattern.label for pattern in found.patterns]
 
     def build(index: int, pattern: Pattern) -> Repetition:
+        names = ("label", "level", "run", "position", "shown", "coverage", "differences")
         return Repetition(
-            label=pattern.label,
-            level=pattern.level,
             parent=labels[pattern.parent] if pattern.parent >= 0 else None,
             is_unit=index == found.unit,
             unit=found.sequence.unit,
@@ -86,13 +85,9 @@ def list_repetitions(trace: Trace) -> tuple[Repetition, ...]:
             last=found.sequence.events[pattern.last - 1],
             start_ns=pattern.start,
             end_ns=pattern.end,
-            run=pattern.run,
-            position=pattern.position,
             differs=pattern.variant != 0,
-            shown=pattern.shown,
+            **{name: getattr(pattern, name) for name in names},
             events=pattern.period,
-            coverage=pattern.coverage,
-            differences=pattern.differences,
         )
 
     return tuple(build(index, pattern) for index, pattern in enumerate(found.patterns))

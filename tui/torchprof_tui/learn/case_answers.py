@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from torchprof_tui.answers.learn import CaseListing, CaseQuestion, LearnCase, ListedCase
+from torchprof_tui.answers.record import fill
 from torchprof_tui.api.trace import Trace
 from torchprof_tui.learn.case_file import Case, CaseList, Question
 from torchprof_tui.learn.evidence import Evidence
@@ -19,11 +20,9 @@ def build_listing(known: CaseList, results: Mapping[str, Result], problem: str) 
     for case in known.cases:
         result = results.get(case.id)
         cases.append(
-            ListedCase(
-                id=case.id,
-                title=case.title,
-                minutes=case.minutes,
-                sample=case.sample,
+            fill(
+                ListedCase,
+                case,
                 against=case.against or None,
                 as_expected=None if result is None else result.right,
                 asked=None if result is None else result.of,
@@ -36,10 +35,9 @@ def build_case_answer(case: Case | None, trace: Trace) -> LearnCase:
     """Build a case with its answers; None: of the questions about what is found in a trace. Raises CaseError."""
     case = build_own_case(trace) if case is None else case
     evidence = Evidence(case, trace)
-    return LearnCase(
-        id=case.id,
-        title=case.title,
-        sample=case.sample,
+    return fill(
+        LearnCase,
+        case,
         against=case.against or None,
         questions=[_build_question(evidence, index, question) for index, question in enumerate(case.questions)],
         own=evidence.fill(case.own),

@@ -6,9 +6,9 @@ configuration file. What is wrong with a file is one line that names the file an
 
 from __future__ import annotations
 
-import os
+import contextlib
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -122,29 +122,16 @@ def list_cases(folders: Sequence[Path] | None = None) -> CaseList:
     cases: dict[str, Case] = {}
     problems: list[str] = []
     for folder in list_folders() if folders is None else folders:
-        for path in sorted(_list_files(folder))[:MAX_FILES]:
-            case = _try_to_read(path)
-            if isinstance(case, str):
-                problems.append(case)
-            else:
+        paths: list[Path] = []
+        with contextlib.suppress(OSError):
+            paths = [each for each in folder.iterdir() if each.name.endswith(SUFFIX) and each.name[0] != "."]
+        for path in sorted(paths)[:MAX_FILES]:
+            try:
+                case = read_case(path)
                 cases[case.id] = case
+            except UnreadableFileError as error:  # noqa: PERF203
+                problems.append(str(error))
     return CaseList(tuple(sorted(cases.values(), key=lambda case: (case.order, case.id))), tuple(problems))
-
-
-def _try_to_read(path: Path) -> Case | str:
-    """Read one file; return one line where it is no case."""
-    try:
-        return read_case(path)
-    except UnreadableFileError as error:
-        return str(error)
-
-
-def _list_files(folder: Path) -> Iterator[Path]:
-    try:
-        with os.scandir(folder) as entries:
-            yield from (Path(entry.path) for entry in entries if entry.name.endswith(SUFFIX) and entry.name[0] != ".")
-    except OSError:
-        return
 
 
 def read_case(path: Path) -> Case:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -47,7 +47,9 @@ class Evidence:
         """Find the events that are the evidence of a question, by time; None where a panel or a screen is."""
         try:
             if target.finding:
-                rows: list[int] = self._ask_check(trace).finding(target.finding).events.tolist()
+                if self._check is None:
+                    self._check = trace.check()
+                rows: list[int] = self._check.finding(target.finding).events.tolist()
             elif target.event:
                 places = slice(None) if target.nth is None else slice(target.nth, target.nth + 1)
                 names = [target.event, *([target.also] if target.also else [])]
@@ -59,11 +61,6 @@ class Evidence:
         if not rows:
             raise CaseError(f"{self._name}: {place}: {target.finding or target.event} is not in {self._case.sample}")
         return rows
-
-    def _ask_check(self, trace: Trace) -> Check:
-        if self._check is None:
-            self._check = trace.check()
-        return self._check
 
     def _evaluate(self, place: str, expression: str) -> Any:
         try:
@@ -113,6 +110,13 @@ def build_environment(trace: Trace, against: str = "") -> Mapping[str, Any]:
     def kernels(text: str, step: int | None = None) -> Any:
         return [each for each in rows("GPU", step) if text in each["name"]]
 
+    def list_events(name: str) -> Any:
+        found = (trace.events[index] for index in trace.events.find(name).tolist())
+        fields = ("name", "start_ns", "duration_ns", "self_ns")
+        # without the spans that the profiler draws on the GPU for annotations
+        kept = [event for event in found if event.category != "gpu_user_annotation"]
+        return [{key: getattr(event, key) for key in fields} for event in kept]
+
     environment: dict[str, Callable[..., Any]] = {
         "steps": cache(lambda: [_to_json(step) for step in trace.steps]),
         "check": cache(lambda: _to_json(trace.check())),
@@ -123,7 +127,7 @@ def build_environment(trace: Trace, against: str = "") -> Mapping[str, Any]:
         "kernels": kernels,
         "chain": cache(lambda event, nth=0: _to_json(trace.chain(event, nth=nth))),
         "memory": cache(lambda by: _to_json(trace.memory_at(by=by))),
-        "events": cache(lambda name: list(_list_events(trace, name))),
+        "events": cache(list_events),
     }
     if against:
         environment["diff"] = cache(lambda: _to_json(trace.diff(open_other())))
@@ -134,11 +138,3 @@ def build_environment(trace: Trace, against: str = "") -> Mapping[str, Any]:
 def _to_json(answer: Any) -> Any:
     """Return an answer as `--json` writes it."""
     return msgspec.json.decode(msgspec.json.encode(answer))
-
-
-def _list_events(trace: Trace, name: str) -> Iterator[dict[str, Any]]:
-    """Yield the events of a name by time, without the spans that the profiler draws on the GPU for annotations."""
-    for index in trace.events.find(name).tolist():
-        event = trace.events[index]
-        if event.category != "gpu_user_annotation":
-            yield {key: getattr(event, key) for key in ("name", "start_ns", "duration_ns", "self_ns")}

@@ -56,11 +56,13 @@ def describe_program() -> list[str]:
 def describe_terminal() -> list[str]:
     """Return lines about the terminal: its size, what it says it is, and what lies between it and the program."""
     size = shutil.get_terminal_size((0, 0))
-    shown = [f"{name}={_shorten(os.environ[name])}" for name in TERMINAL_VARIABLES if name in os.environ]
+    values = [(name, os.environ[name][:60]) for name in TERMINAL_VARIABLES if name in os.environ]
+    shown = [f"{name}={''.join(c if c.isprintable() else '·' for c in value)}" for name, value in values]
     between = [label for name, label in MULTIPLEXERS.items() if name in os.environ]
+    streams = enumerate(("stdin", "stdout", "stderr"))
+    on_terminal = ", ".join(f"{name} {'yes' if os.isatty(number) else 'no'}" for number, name in streams)
     return [
-        f"terminal {size.columns}x{size.lines}, on a terminal: "
-        + ", ".join(f"{name} {'yes' if os.isatty(number) else 'no'}" for number, name in enumerate(_STREAMS)),
+        f"terminal {size.columns}x{size.lines}, on a terminal: {on_terminal}",
         f"variables {' '.join(shown) or 'none'}",
         f"through {', '.join(between) or 'nothing known'}",
     ]
@@ -71,13 +73,6 @@ def _find_version(name: str) -> str:
         return f"{name} {importlib.metadata.version(name)}"
     except importlib.metadata.PackageNotFoundError:
         return ""
-
-
-_STREAMS = ("stdin", "stdout", "stderr")
-
-
-def _shorten(value: str) -> str:
-    return "".join(character if character.isprintable() else "·" for character in value[:60])
 
 
 FOLDER_NAME = "crashes"
@@ -115,7 +110,10 @@ def write_report(title: str, lines: Sequence[str], details: Sequence[str] = ()) 
     try:
         folder = create_state_folder() / FOLDER_NAME
         folder.mkdir(mode=0o700, exist_ok=True)
-        _remove_old_reports(folder)
+        with contextlib.suppress(OSError):
+            reports = sorted(folder.glob("crash-*.txt"), key=lambda path: path.stat().st_mtime)
+            for old in reports[: max(len(reports) - MAX_REPORTS + 1, 0)]:
+                old.unlink()
     except OSError:
         folder = Path(tempfile.gettempdir())
     descriptor, path = tempfile.mkstemp(prefix=f"crash-{stamp}-", suffix=".txt", dir=folder)
@@ -169,10 +167,3 @@ def shorten_path(path: str) -> str:
         if marker in parts[:-1]:
             return "/".join(parts[len(parts) - parts[::-1].index(marker) :])
     return parts[-1] if parts else path
-
-
-def _remove_old_reports(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        reports = sorted(folder.glob("crash-*.txt"), key=lambda path: path.stat().st_mtime)
-        for path in reports[: max(len(reports) - MAX_REPORTS + 1, 0)]:
-            path.unlink()

@@ -140,7 +140,9 @@ def read_configuration(file: str | os.PathLike[str]) -> Configuration:
     values: dict[str, Any] = {}
     problems = [Problem(key, f"{shown}: {line}") for key, line in _find_unknown_keys(document)]
     for setting in SETTINGS:
-        value = _look_up(document, setting.key)
+        section, _, name = setting.key.rpartition(".")
+        table = document.get(section) if section else document
+        value = table.get(name) if isinstance(table, dict) else None
         if value is None:
             continue
         try:
@@ -214,12 +216,6 @@ def _convert(setting: Setting, value: object) -> object:
             raise ValueError("not an absolute path")
         return path
     return converted
-
-
-def _look_up(document: Mapping[str, Any], key: str) -> Any:
-    section, _, name = key.rpartition(".")
-    table = document.get(section) if section else document
-    return table.get(name) if isinstance(table, dict) else None
 
 
 def _find_unknown_keys(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

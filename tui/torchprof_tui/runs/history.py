@@ -88,19 +88,14 @@ def read_request(trace: str) -> StoredRequest | None:
 
 def list_past_runs(output: str = DEFAULT_OUTPUT, limit: int = 50) -> list[PastRun]:
     """List the runs in folder `output` that can be repeated, newest first."""
-    runs = [run for folder in _list_folders(output) if (run := _read_past_run(folder)) is not None]
-    return sorted(runs, key=lambda run: -run.started_at)[:limit]
-
-
-def _list_folders(output: str) -> list[str]:
-    """List the folders in `output`, the last changed first, at most MAX_FOLDERS."""
     folders: list[tuple[float, str]] = []
     with contextlib.suppress(OSError), os.scandir(output) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
                 if entry.is_dir():
                     folders.append((entry.stat().st_mtime, entry.path))
-    return [path for _, path in sorted(folders, reverse=True)[:MAX_FOLDERS]]
+    found = (_read_past_run(path) for _, path in sorted(folders, reverse=True)[:MAX_FOLDERS])
+    return sorted((run for run in found if run is not None), key=lambda run: -run.started_at)[:limit]
 
 
 def _read_past_run(folder: str) -> PastRun | None:

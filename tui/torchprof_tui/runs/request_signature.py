@@ -17,13 +17,13 @@ that a command names, such as `train.py`, are not signed.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import os
 import re
 import secrets
 import stat
-from pathlib import Path
 
 from torchprof_tui.trace.core.user_files import create_state_folder, find_state_folder, replace_file
 
@@ -36,7 +36,11 @@ _FIRST_LINE = re.compile(rb'\{"signature": "([0-9a-f]{64})",\n')
 
 def add_signature(document: bytes, folder: str) -> bytes:
     """Add a signature as the first line of a JSON object, for the file in `folder`; unchanged if there is no key."""
-    key = _read_key() or _create_key()
+    key = _read_key()
+    if key is None:  # none yet, or one that cannot be used
+        with contextlib.suppress(OSError):
+            replace_file(create_state_folder() / KEY_FILE, secrets.token_bytes(KEY_BYTES), mode=0o600)
+            key = _read_key()  # as it is on disk: another process may have created one at the same time
     if key is None or not document.startswith(b"{"):
         return document
     signed = document[1:]
@@ -74,13 +78,3 @@ def _read_key() -> bytes | None:
     except OSError:
         return None
     return key if len(key) == KEY_BYTES else None
-
-
-def _create_key() -> bytes | None:
-    """Create the key, in place of one that cannot be used. Returns None if it cannot be stored."""
-    try:
-        folder: Path = create_state_folder()
-        replace_file(folder / KEY_FILE, secrets.token_bytes(KEY_BYTES), mode=0o600)
-    except OSError:
-        return None
-    return _read_key()  # as it is on disk: another process may have created one at the same time

@@ -155,19 +155,14 @@ def _read_manifests(folder: str) -> tuple[list[Manifest], list[str]]:
     manifests: list[Manifest] = []
     problems: list[str] = []
     for name in [name for _, name in ranks[:MAX_RANKS]] or [MANIFEST_FILE]:
-        manifest, problem = _try_to_read(folder, name)
-        manifests += [manifest] if manifest is not None else []
-        problems += [problem] if problem is not None else []
+        try:
+            manifest, problem = read_manifest(folder, name)
+            manifests.append(manifest)
+            problems += [] if problem is None else [problem]
+        except FileNotFoundError:  # noqa: PERF203
+            continue
+        except UnreadableFileError as error:
+            problems.append(str(error))
+        except OSError as error:
+            problems.append(f"{name}: {error.strerror}")
     return sorted(manifests, key=lambda manifest: manifest.rank or 0), problems
-
-
-def _try_to_read(folder: str, name: str) -> tuple[Manifest | None, str | None]:
-    """Read one manifest. Returns (the manifest or None, one line about a problem or None)."""
-    try:
-        return read_manifest(folder, name)
-    except FileNotFoundError:
-        return None, None
-    except UnreadableFileError as error:
-        return None, str(error)
-    except OSError as error:
-        return None, f"{name}: {error.strerror}"

@@ -107,7 +107,10 @@ class StatusChannel:
 
     def read(self) -> list[StatusMessage]:
         """Read the messages since the last call, at most MAX_READ_BYTES; never blocks."""
-        messages = [message for line in self._read_lines() if (message := _parse_message(line)) is not None]
+        messages = []
+        for line in self._read_lines():
+            with contextlib.suppress(UnreadableFileError):  # a line that the recorded program itself wrote to the pipe
+                messages.append(decode_typed_json(line, StatusMessage, "status"))
         for message in messages:
             if message.folder is not None and os.path.isabs(message.folder):
                 self.folder = message.folder
@@ -127,13 +130,6 @@ class StatusChannel:
         for descriptor in (self._read_fd, self._write_fd):
             os.close(descriptor)
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _parse_message(line: bytes) -> StatusMessage | None:
-    try:
-        return decode_typed_json(line, StatusMessage, "status")
-    except UnreadableFileError:
-        return None  # a line that the recorded program itself wrote to the pipe
 
 
 EXPORTING = "exporting"
@@ -188,7 +184,10 @@ class SaveProgress:
             return f"compressing: {_megabytes(done)} of {_megabytes(total)} MB" + self._time_left(done, total, now)
         if message.raw is None:
             return ""
-        done = _file_size(message.raw)
+        done = 0  # bytes; since torch 2.13 the file has a suffix until it is complete
+        for name in (f"{message.raw}.tmp", message.raw):
+            with contextlib.suppress(OSError, ValueError):
+                done = os.path.getsize(name)
         if expected is None:
             return f"saving: {_megabytes(done)} MB written"
         return f"saving: {_megabytes(done)} of about {_megabytes(expected)} MB" + self._time_left(done, expected, now)
@@ -207,14 +206,6 @@ class SaveProgress:
             return ", nearly done"
         left = seconds * (total - done) / done
         return f", {max(1, round(left))} s left" if left < 60 else f", {round(left / 60)} min left"
-
-
-def _file_size(path: str) -> int:
-    """Return the size of the file that torch writes, bytes; since torch 2.13 it has a suffix until it is complete."""
-    for name in (path, f"{path}.tmp"):
-        with contextlib.suppress(OSError, ValueError):
-            return os.path.getsize(name)
-    return 0
 
 
 def _megabytes(count: int) -> str:

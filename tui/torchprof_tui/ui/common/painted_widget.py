@@ -27,6 +27,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
+from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.ui.common.event_styles import ColorSupport, Palette, ThemeColors, build_palette
 
 TextRun = tuple[str, Style]
@@ -308,6 +309,15 @@ class TextPanel(PaintedWidget):
             width,
             self.palette.text,
         )
+
+
+class LinesPanel(TextPanel):
+    """Texts, one below the other. `lines`: set them, then call `refresh_content`."""
+
+    lines: Sequence[str] = ()
+
+    def content(self, width: int) -> Lines:
+        return [runs for line in self.lines for runs in wrap_text(clean(line), width, self.palette.text, "  ")]
 
 
 COPY_WIDTH = 120
