@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.trace_builder import kernel, runtime
-from torchprof_tui.commands.common.cut_file_guard import CUT_FILE_LINE
+from torchprof_tui.commands.common.load import CUT_FILE_LINE
 
 _RUN_AND_CUT = """
 import os, sys

@@ -15,7 +15,7 @@ from tests.trials.test_screen import WAITING, ScriptedTrials
 from torchprof_try.extension import FINDINGS
 from torchprof_try.remedies import REMEDIES, Evidence
 from torchprof_try.trials import TrialRequest, Trials
-from torchprof_try.ui import of_finding
+from torchprof_try.ui import try_screen
 from torchprof_try.ui.try_screen import TryScreen
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.app import TorchprofApp
@@ -63,7 +63,7 @@ async def test_the_run_of_the_trace_is_tried(trace: Path, monkeypatch: pytest.Mo
         requests.append(request)
         return ScriptedTrials(WAITING)
 
-    monkeypatch.setattr(of_finding, "Trials", create)
+    monkeypatch.setattr(try_screen, "Trials", create)
     app = open_app(trace)
     async with app.run_test(size=(160, 60)) as pilot:
         screen = await explored(app, pilot)
@@ -108,7 +108,7 @@ def test_the_findings_are_those_of_the_remedies() -> None:
 
 def test_one_finding_leaves_its_remedies_alone(trace: Path) -> None:
     save_request(str(trace.parent), RecordingRequest(("train.py",), (), sys.executable), str(trace.parent))
-    screen = of_finding.create_screen(str(trace), "optimizer-loop")
+    screen = try_screen.create_screen(str(trace), "optimizer-loop")
     trials = screen.trials
     trials.evidence = Evidence({}, has_gpu=True)
     assert {remedy.name for remedy in trials._choose()} == {"fused-optimizer", "foreach-optimizer"}

@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.mcp_sessions import Session
 from torchprof_try.command import TryOptions
 from torchprof_try.command.main import build_request
-from torchprof_try.recorded_run import read_recorded_run
+from torchprof_try.trials import read_recorded_run
 from torchprof_tui.runs.history import save_request
 from torchprof_tui.runs.recording_request import RecordingRequest
 from torchprof_tui.trace.core.errors import TraceError

@@ -44,5 +44,5 @@ COMMAND = CommandExtension(
     tools="torchprof_try.mcp_tool:TOOLS",
     screens="torchprof_try.ui",
     findings=FINDINGS,
-    open_finding="torchprof_try.ui.of_finding:create_screen",
+    open_finding="torchprof_try.ui.try_screen:create_screen",
 )

@@ -14,8 +14,7 @@ from msgspec import Meta
 from torchprof_try.answers import build_tried
 from torchprof_try.command import LEAST_RUNS, TryOptions
 from torchprof_try.command.main import build_request
-from torchprof_try.recorded_run import is_recorded_run
-from torchprof_try.trials import Trials
+from torchprof_try.trials import Trials, is_recorded_run
 from torchprof_tui.answers.record import as_fields
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.mcp.answers import Answerer, ToolEntry, build_options

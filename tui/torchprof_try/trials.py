@@ -11,6 +11,7 @@ import contextlib
 import json
 import math
 import os
+import shlex
 import shutil
 import tempfile
 import time
@@ -24,6 +25,7 @@ from torchprof_try.patches import Places
 from torchprof_try.program_process import ProgramProcess, read_journal, remove_created, split_command
 from torchprof_try.remedies import BY_NAME, TOGETHER, Evidence, Remedy, choose_remedies, combine, predict_saving
 from torchprof_tui.api.checks import check_range
+from torchprof_tui.runs.history import read_request
 from torchprof_tui.runs.recording_request import HARNESS, WORKLOADS
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.load_in_process import load_trace
@@ -408,3 +410,34 @@ def _find_file(line: str, cwd: str) -> tuple[tuple[str, int], ...]:
     name, _, number = line.rpartition(":")
     path = os.path.abspath(os.path.join(cwd, name))
     return ((path, int(number)),) if number.isdecimal() and os.path.isfile(path) else ()
+
+
+SUFFIXES = (".json", ".json.gz", ".pt.trace", ".pftrace")
+"""Of traces, among which nobody's program is."""
+
+
+def is_recorded_run(words: tuple[str, ...]) -> bool:
+    """Tell whether a command line names a trace where it would name a program."""
+    return len(words) == 1 and words[0].endswith(SUFFIXES) and os.path.isfile(words[0])
+
+
+def read_recorded_run(trace: str) -> TrialRequest:
+    """Read what was run for a trace, with the interpreter, the folder and the step of that run.
+
+    Only a run that this user has started with this program is repeated: the file beside a trace may have come with it.
+    Raises TraceError.
+    """
+    stored = read_request(trace)
+    if stored is None:
+        raise TraceError("it is unknown how this trace was recorded; name the program: torchprof-tui try -- python …")
+    command = shlex.join(stored.request.command)
+    if not stored.is_own:
+        raise TraceError(f"this run was not made by you; if you trust it: torchprof-tui try -- {command}")
+    words = list(stored.request.options)
+    if "--nproc" in words:
+        ranks = words[words.index("--nproc") + 1]
+        raise TraceError(f"run --nproc is not repeated; try -- torchrun --nproc-per-node {ranks} FILE.py")
+    step = words[words.index("--step") + 1] if "--step" in words else "auto"
+    if step in ("none", "optimizer"):
+        step = "auto"
+    return TrialRequest(tuple(stored.request.command), stored.request.python, step=step, cwd=stored.cwd)

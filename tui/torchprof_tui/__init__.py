@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torchprof_tui.answers.table import MemoryRow, MemoryTable, Table, TableRow
     from torchprof_tui.api.events import Event, Events
     from torchprof_tui.api.recording import Recording, record
-    from torchprof_tui.api.repetitions import Repetition
+    from torchprof_tui.api.tables import Repetition
     from torchprof_tui.api.trace import (
         Trace,
         open,  # noqa: A004  (as tt.open)
@@ -63,7 +63,7 @@ _MODULES = {
     "MemoryRow": "answers.table",
     "MissingExtraError": "trace.core.extensions",
     "Recording": "api.recording",
-    "Repetition": "api.repetitions",
+    "Repetition": "api.tables",
     "Step": "answers.steps",
     "Table": "answers.table",
     "TableRow": "answers.table",

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from torchprof_try.answers import build_tried, format_patches
 from torchprof_try.command import INTERRUPTED_STATUS, TryOptions
-from torchprof_try.recorded_run import is_recorded_run, read_recorded_run
 from torchprof_try.remedies import BY_NAME, combine
-from torchprof_try.trials import TrialRequest, Trials
+from torchprof_try.trials import TrialRequest, Trials, is_recorded_run, read_recorded_run
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.open.main import find_terminal_problem

@@ -16,7 +16,7 @@ from textual.message import Message
 from torchprof_try.answers import TrialRemedy, Tried, build_tried, format_patches
 from torchprof_try.program_process import TrialsStopped
 from torchprof_try.row_text import TITLES, describe_best, describe_forecast, describe_program, format_cells
-from torchprof_try.trials import Trials
+from torchprof_try.trials import Trials, read_recorded_run
 from torchprof_tui.trace.core.errors import format_error
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
@@ -319,3 +319,11 @@ def _join(texts: Sequence[str], width: int) -> str:
 
 def _fit(text: str, cells: int) -> str:
     return set_cell_size(text if cell_len(text) < cells else f"{set_cell_size(text, cells - 2)}…", cells)
+
+
+PROCESS_SECONDS = 60.0
+
+
+def create_screen(trace: str, finding: str) -> TryScreen:
+    """Create a screen that tries the remedies of a finding, "" for all findings. Raises TraceError."""
+    return TryScreen(Trials(replace(read_recorded_run(trace), finding=finding, limit=PROCESS_SECONDS)))

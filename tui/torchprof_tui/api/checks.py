@@ -1,12 +1,25 @@
-"""Check a trace, or a range of it, for the Python API."""
+"""Check a trace, follow chains of events and critical paths, and predict steps, for the Python API."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
+
+from torchprof_tui.analysis.critical_path.critical_path import CriticalPath
+from torchprof_tui.analysis.critical_path.step_window import WindowError
+from torchprof_tui.analysis.dispatch.chain import find_chain
+from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
+from torchprof_tui.analysis.dispatch.step_rows import compare_steps
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
 from torchprof_tui.analysis.doctor.read_problems import Remark
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope, range_scope
 from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
+from torchprof_tui.analysis.rank_path.joined_path import find_path_of_rank, find_path_of_run
+from torchprof_tui.analysis.what_if.scenario import ScenarioError
+from torchprof_tui.answers.chain import Chain, build_chain, build_chain_steps
 from torchprof_tui.answers.check import Check, build_check
+from torchprof_tui.answers.what_if import WhatIf, build_what_if, forecast_step
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.model.trace import Trace
 
@@ -25,3 +38,59 @@ def check_range(trace: Trace, start_ns: int | None, end_ns: int | None) -> Check
 def list_remarks(trace: Trace) -> tuple[Remark, ...]:
     """List what the doctor says of a file."""
     return tuple(diagnose_trace(trace).remarks)
+
+
+class ChainFinder:
+    """Find the chains of a trace; what is needed for several is computed once."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._lines = SourceLineFinder(trace)
+
+    def build_chain(self, event: int, all_steps: bool = False) -> Chain:
+        """Build the chain through an event, with its rows over `all_steps`.
+
+        Raises IndexError outside the trace, TraceError where it is in no step, OSError, LookupError.
+        """
+        found = find_chain(self._trace, event)
+        line = self._lines.find_chain_line(found)
+        if not all_steps:
+            return build_chain(self._trace, found, line)
+        rank = self._trace.rank_of_event(event)
+        steps = compare_steps(rank.trace, event - rank.first)
+        if steps is None:
+            raise TraceError(f"{self._trace.label}: event {event} is in no step")
+        chain = build_chain(self._trace, found, line)
+        return msgspec.structs.replace(chain, steps=build_chain_steps(steps, rank.first))
+
+
+def read_critical_path(
+    trace: Trace, step: int | None, start_ns: int | None, end_ns: int | None, rank: int | None
+) -> CriticalPath:
+    """Find the critical path of a step or a range, of all ranks or of one. Raises TraceError where there is none."""
+    time_range = None
+    if start_ns is not None or end_ns is not None:
+        if step is not None:
+            raise TraceError("critical_path: either a step or a range")
+        first, last = trace.span
+        time_range = (first if start_ns is None else start_ns), (last if end_ns is None else end_ns)
+    try:
+        ranks = trace.merged_ranks
+        if rank is not None and (ranks is not None or rank != trace.rank):
+            chosen = None if ranks is None else ranks.find_rank(rank)
+            if chosen is None or ranks is None:
+                known = "" if ranks is None else ", ".join(str(each.number) for each in ranks.all)
+                there = f"there are ranks {known}" if known else "there is one trace"
+                raise TraceError(f"critical_path: no rank {rank}; {there}")
+            return find_path_of_rank(ranks, ranks.all.index(chosen), step, time_range)
+        return find_path_of_run(trace, step, time_range)
+    except WindowError as error:
+        raise TraceError(f"{trace.label}: {error}") from error
+
+
+def predict_step(trace: Trace, scenarios: Sequence[str], step: int | None) -> WhatIf:
+    """Predict a step with these changes, of several ranks joined. Raises TraceError."""
+    try:
+        return build_what_if(trace, *forecast_step(trace, scenarios, step))
+    except (WindowError, ScenarioError) as error:
+        raise TraceError(f"{trace.label}: {error}") from error

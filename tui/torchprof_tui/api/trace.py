@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from torchprof_tui.answers.memory import AliveMemory
     from torchprof_tui.answers.table import MemoryTable, Table
     from torchprof_tui.answers.what_if import WhatIf
-    from torchprof_tui.api import chains, checks, diffs, gpu_work, memory_states, paths, repetitions, tables
-    from torchprof_tui.api.chains import ChainFinder
+    from torchprof_tui.api import checks, diffs, gpu_work, tables
+    from torchprof_tui.api.checks import ChainFinder
     from torchprof_tui.api.diffs import By as DiffBy
-    from torchprof_tui.api.repetitions import Repetition
+    from torchprof_tui.api.tables import Repetition
 
 
 class _LaterModule:
@@ -65,9 +65,7 @@ class _LaterModule:
 
 
 if not TYPE_CHECKING:
-    chains, checks, diffs, gpu_work, memory_states, paths, repetitions, tables = map(
-        _LaterModule, ("chains", "checks", "diffs", "gpu_work", "memory_states", "paths", "repetitions", "tables")
-    )
+    checks, diffs, gpu_work, tables = map(_LaterModule, ("checks", "diffs", "gpu_work", "tables"))
 
 
 class Trace:
@@ -189,7 +187,7 @@ class Trace:
         Tokens or iterations, and the layers in each, without steps or annotations; () if nothing repeats.
         """
         with translate_errors():
-            return repetitions.list_repetitions(self._model.all_ranks[0].trace)
+            return tables.list_repetitions(self._model.all_ranks[0].trace)
 
     def memory(self, *, step: int | None = None) -> MemoryTable:
         """Return allocations by operator and the peak of each device: `torchprof-tui table --of memory`.
@@ -209,7 +207,7 @@ class Trace:
             return tables.read_serving(self._model.all_ranks[0].numbered_trace)
 
     def memory_at(
-        self, at: int | str = "peak", *, by: memory_states.MemoryBy = "category", device: str | None = None
+        self, at: int | str = "peak", *, by: tables.MemoryBy = "category", device: str | None = None
     ) -> AliveMemory:
         """Return what is alive in memory at a time in ns, at the "peak" or at the "end": `torchprof-tui memory`.
 
@@ -219,14 +217,14 @@ class Trace:
         with translate_errors():
             device = check_optional(check_text, "device", device)
             rank = self._model.all_ranks[0].numbered_trace
-            return memory_states.find_alive_memory(rank, at, by, device)
+            return tables.find_alive_memory(rank, at, by, device)
 
-    def memory_curve(self, device: str | None = None) -> memory_states.MemoryCurve:
+    def memory_curve(self, device: str | None = None) -> tables.MemoryCurve:
         """Return the allocated and reserved bytes of a device over time, as the records have them."""
         with translate_errors():
             device = check_optional(check_text, "device", device)
             rank = self._model.all_ranks[0].numbered_trace
-            return memory_states.read_memory_curve(rank, device)
+            return tables.read_memory_curve(rank, device)
 
     def critical_path(
         self,
@@ -245,7 +243,7 @@ class Trace:
         with translate_errors():
             start, end = _check_range(start_ns, end_ns)
             step, rank = check_optional(check_number, "step", step), check_optional(check_number, "rank", rank)
-            return paths.read_critical_path(self._model, step, start, end, rank)
+            return checks.read_critical_path(self._model, step, start, end, rank)
 
     def what_if(self, scenarios: str | Sequence[str], *, step: int | None = None) -> WhatIf:
         """Predict step number `step`, by default the one of median duration, with these changes together.
@@ -259,7 +257,7 @@ class Trace:
                 scenarios = [scenarios]
             elif not isinstance(scenarios, (list, tuple)) or not all(isinstance(each, str) for each in scenarios):
                 raise reject("scenarios", scenarios, 'give one text or several, such as ["class=gemm*0.5", "sync=0"]')
-            return paths.predict_step(self._model, scenarios, step)
+            return checks.predict_step(self._model, scenarios, step)
 
     def chain(self, event: int | str | Event, *, nth: int = 0, all_steps: bool = False) -> Chain:
         """Return the dispatch chain of an event: `torchprof-tui chain`.
@@ -341,7 +339,7 @@ class Trace:
 
     @cached_property
     def _chains(self) -> ChainFinder:
-        return chains.ChainFinder(self._model)
+        return checks.ChainFinder(self._model)
 
     def _row_of(self, event: int | str | Event, nth: int) -> int:
         nth = check_number("nth", nth)

@@ -37,9 +37,7 @@ def run(options: ChainOptions) -> int:
         print(f"{rank.label}; another: --rank N", file=sys.stderr)
     if steps is not None:
         # imports rich, which JSON does not need
-        importlib.import_module("torchprof_tui.commands.chain.steps_text").print_step_rows(
-            trace, steps, options.nth, of
-        )
+        importlib.import_module("torchprof_tui.commands.chain.text").print_step_rows(trace, steps, options.nth, of)
         return 0
     captured = find_captured_chain(trace, found.hops[-1].event)
     importlib.import_module("torchprof_tui.commands.chain.text").print_chain(

@@ -11,12 +11,13 @@ from rich.text import Text
 
 from torchprof_tui.analysis.dispatch.chain import Chain, Hop, HopRole
 from torchprof_tui.analysis.dispatch.source_line import SourceLine
+from torchprof_tui.analysis.dispatch.step_rows import StepRows
 from torchprof_tui.analysis.graphs.captured_ops import SOURCE_TEXT, CapturedChain
 from torchprof_tui.analysis.kernel.footprint import Footprint, compute_footprint
 from torchprof_tui.analysis.kernel.memory_transfer import Transfer, measure_transfer
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.kernel.occupancy import LIMIT_NAMES, Occupancy, OccupancyChange
-from torchprof_tui.commands.common.tables import create_console
+from torchprof_tui.commands.common.tables import ConsoleTable, create_console
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -24,6 +25,7 @@ from torchprof_tui.trace.query.navigation import find_graph_neighbours
 from torchprof_tui.ui.common.labels import describe_kind, describe_share_of_peak
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_bandwidth, format_share, format_value
+from torchprof_tui.ui.common.step_table import build_step_table
 
 MAX_LISTED_WORK = 8
 """Pieces of GPU work listed if the event launched several."""
@@ -258,3 +260,17 @@ def _transfer_lines(found: Transfer) -> list[Text]:
     if found.pinned is False:
         lines.append(_PAGEABLE)
     return [title, *map(Text, lines)]
+
+
+def print_step_rows(trace: Trace, found: StepRows, nth: int, of: int) -> None:
+    """Print the distribution of each time, then one row per step, on stdout."""
+    console = create_console(pipe_width=160)
+    name = truncate(clean(trace.event(found.rows[found.selected].event).name), 60)
+    console.print(Text(f"{name}  --nth {nth} of {of:,}: {len(found.rows):,} steps", style="bold"))
+    table = build_step_table(found)
+    for line in table.notes:
+        console.print(Text(line))
+    printed = ConsoleTable("", *(f">{title}" if number else title for title, number in table.columns))
+    for row in table.rows:
+        printed.add_cells(*row)
+    console.print(printed)

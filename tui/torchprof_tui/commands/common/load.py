@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TextIO
+from typing import Any, TextIO
 
 from torchprof_tui.analysis.completeness.data_loss import list_losses
 from torchprof_tui.analysis.doctor.read_problems import summarize_problem
 from torchprof_tui.analysis.privacy.private_metadata import PrivateValue, describe_private_values
-from torchprof_tui.commands.common.cut_file_guard import guard_mapped_files
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.program.terminal_progress import DELAY_SECONDS, TerminalProgress, show_work
@@ -187,3 +190,34 @@ class ProgressLine:
             self._out.write("\r\x1b[K")
             self._out.flush()
             self._bar.clear()
+
+
+CUT_FILE_LINE = "torchprof-tui: a cached file was cut short while it was read; run the command again"
+
+_kept_handlers: list[Any] = []  # C calls them for as long as the process lives
+
+
+def guard_mapped_files() -> None:
+    """Print one line and exit with the status of a SIGBUS, 128 + its number, should one arrive in this process.
+
+    It does where a mapped file is cut short by another program, at a read of the missing part. Python's own handlers
+    run after the instruction that failed, which never ends: it would fail again and again. A C function may be called
+    at once, and ctypes makes one of a Python function. It does nothing but write and exit.
+    """
+    if _kept_handlers or not hasattr(signal, "SIGBUS"):
+        return
+    process = os.getpid()
+    line = f"\n{CUT_FILE_LINE}\n".encode()
+
+    def exit_with_line(number: int) -> None:
+        if os.getpid() == process:  # a worker process ends without a word: this one explains it
+            with contextlib.suppress(OSError):
+                os.write(2, line)
+        os._exit(128 + number)
+
+    handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(exit_with_line)
+    with contextlib.suppress(OSError, AttributeError):  # without it, the shell says "Bus error"
+        install = ctypes.CDLL(None).signal
+        install.restype = ctypes.c_void_p
+        install(int(signal.SIGBUS), handler)
+        _kept_handlers.append(handler)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 
-from torchprof_tui.commands.common.cut_file_guard import guard_mapped_files
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.load import guard_mapped_files
 from torchprof_tui.commands.mcp import McpOptions
 
 _PROGRAM = "torchprof_"
