@@ -33,7 +33,7 @@ def test_lanes_do_not_wait_for_what_only_the_panels_will_ask() -> None:
     """The explorer is imported while the worker decodes on the same cores; analysis behind panels comes later."""
     code = (
         "import sys, torchprof_tui.app, torchprof_tui.ui.explorer.explorer_screen\n"
-        "light = {'pattern', 'check_scope', 'lane_labels'}  # what an answer is, for the panels\n"
+        "light = {'pattern', 'check_scope'}  # what an answer is, for the panels\n"
         "light |= {'thresholds', 'code_location', 'undecidable_reasons'}\n"
         "later = {'dispatch.chain', 'dispatch.event_context', 'kernel.footprint'}\n"
         "later |= {'collectives.communication_waiting', 'kernel.kernel_summary', 'kernel.occupancy'}\n"

@@ -13,7 +13,7 @@ from torchprof_tui.analysis.compare.comparison import Comparison
 from torchprof_tui.analysis.compare.comparison_verdict import describe_change
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.rules.steady_steps import describe_launches
+from torchprof_tui.analysis.patterns.rules.warmup import describe_launches
 from torchprof_tui.trace.loading.load_in_process import load_opened_trace
 
 

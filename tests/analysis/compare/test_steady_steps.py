@@ -11,7 +11,7 @@ from torchprof_tui.analysis.compare.op_tree import Side
 from torchprof_tui.analysis.compare.steady_steps import choose_side
 from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, ComparisonError, StepSelection, parse_step_numbers
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.analysis.patterns.rules import steady_steps
+from torchprof_tui.analysis.patterns.rules import warmup
 from torchprof_tui.analysis.time.chance import estimate_difference_noise, estimate_spread, estimate_standard_error
 
 
@@ -129,7 +129,7 @@ def test_what_are_no_step_numbers_is_one_line(text: str) -> None:
 def test_no_more_than_the_limit_of_warm_up_steps_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = steps_of(*(20_000.0 * 0.9**number for number in range(30)))
     assert len(choose(tables).left_out) > 5
-    monkeypatch.setattr(steady_steps, "_MAX_WARMUP_STEPS", 5)
+    monkeypatch.setattr(warmup, "_MAX_WARMUP_STEPS", 5)
     assert numbers(choose(tables))[0] == 5
 
 

@@ -13,7 +13,7 @@ from torchprof_samples import find
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, State
-from torchprof_tui.analysis.patterns.rules.steady_steps import describe_launches
+from torchprof_tui.analysis.patterns.rules.warmup import describe_launches
 from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
 from torchprof_tui.analysis.patterns.verdict.tree_model import TimePart
 from torchprof_tui.trace.core.time_format import format_duration

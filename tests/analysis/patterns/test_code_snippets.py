@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
-from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_hidden_copy_remedy
+from torchprof_tui.analysis.patterns.rules.remedy_choice import HIDDEN_COPY_REMEDIES
 
 torch = pytest.importorskip("torch")
 
@@ -20,7 +20,7 @@ def show_pattern(pattern_id: str) -> Callable[[], str]:
 
 def show_copy(op: str) -> Callable[[], str]:
     def find() -> str:
-        remedy = choose_hidden_copy_remedy(op)
+        remedy = HIDDEN_COPY_REMEDIES.get(op)
         assert remedy is not None
         return remedy.code
 

@@ -52,7 +52,7 @@ def test_streams_that_overlap_are_not_idle_twice() -> None:
     ]
     checker = Checker(trace(*entries))
     assert checker.decide_verdict().busy == pytest.approx(0.96)
-    assert sum(checker.find_gaps(0, 1_000_000).duration) == 40_000
+    assert sum(checker.gap_finder.clip(0, 1_000_000).duration) == 40_000
 
 
 def test_a_pattern_sees_only_its_scope() -> None:

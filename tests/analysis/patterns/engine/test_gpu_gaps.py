@@ -72,7 +72,7 @@ def test_the_call_that_ends_a_gap_divides_it(entries: list[Entry], pieces: dict[
     gap_trace = trace(*entries)
     checker = Checker(gap_trace)
     last = max(gap_trace.start.tolist())
-    gaps = checker.find_gaps(90 * US, last if last > 300 * US else 310 * US)
+    gaps = checker.gap_finder.clip(90 * US, last if last > 300 * US else 310 * US)
     first = gaps.select(gaps.start < 2000 * US)
     time = {cause.id: ns // US for cause, ns in first.time_by_cause().items()}
     if "profiler" not in pieces:
@@ -89,13 +89,13 @@ def test_a_collective_that_starts_late_is_communication() -> None:
         *op_with_work("aten::mm", 0, 10, 90, GEMM),
         *op_with_work("c10d::x", 20, 300, 190, NCCL),
     ]
-    gaps = Checker(trace(*entries)).find_gaps(0, 500 * US)
+    gaps = Checker(trace(*entries)).gap_finder.clip(0, 500 * US)
     assert gaps.time_by_cause()[IdleCause.COMMUNICATION] == 200 * US
 
 
 def test_the_profilers_part_of_a_gap_is_cut_out() -> None:
     gap_trace = trace(*two_kernels(cpu("aten::view", 90, 192), overhead("Activity Buffer Request", 150, 50)))
-    gaps = Checker(gap_trace).find_gaps(90 * US, 310 * US)
+    gaps = Checker(gap_trace).gap_finder.clip(90 * US, 310 * US)
     assert gaps.start.tolist() == [100 * US, 150 * US, 200 * US]
     assert [IdleCause(int(cause)) for cause in gaps.cause] == [
         IdleCause.DISPATCH,
@@ -108,7 +108,9 @@ def test_the_profilers_part_of_a_gap_is_cut_out() -> None:
 def test_a_gap_ends_with_work_of_its_own_device() -> None:
     """The other device's work, after a gap that the profiler's work cut, explains nothing."""
     entries = two_kernels(overhead("Activity Buffer Request", 200, 20))
-    gaps = Checker(trace(*entries, *op_with_work("aten::mm", 0, 10, 90, GEMM, device=1))).find_gaps(90 * US, 500 * US)
+    gaps = Checker(trace(*entries, *op_with_work("aten::mm", 0, 10, 90, GEMM, device=1))).gap_finder.clip(
+        90 * US, 500 * US
+    )
     of_second = gaps.select(gaps.device == 1)
     assert of_second.start.tolist() == [100 * US, 200 * US, 220 * US]
     assert of_second.next_event.tolist() == [-1, -1, -1]
@@ -117,14 +119,14 @@ def test_a_gap_ends_with_work_of_its_own_device() -> None:
 
 def test_loading_a_module_is_a_cold_call_and_not_the_profilers_work() -> None:
     gap_trace = trace(*two_kernels(cpu("aten::view", 90, 192), overhead("Lazy Function Loading", 150, 50)))
-    gaps = Checker(gap_trace).find_gaps(90 * US, 310 * US)
+    gaps = Checker(gap_trace).gap_finder.clip(90 * US, 310 * US)
     assert gaps.start.tolist() == [100 * US]
     assert gaps.time_by_cause()[IdleCause.COLD_CALL] == 50 * US
 
 
 def test_inside_a_graph_nothing_waits_for_the_cpu() -> None:
     entries = [runtime("cudaGraphLaunch", 0, 20, 9), kernel("a", 30, 10, 9), kernel("b", 60, 10, 9)]
-    gaps = Checker(trace(*entries)).find_gaps(35 * US, 65 * US)
+    gaps = Checker(trace(*entries)).gap_finder.clip(35 * US, 65 * US)
     assert gaps.time_by_cause() == {IdleCause.QUEUED: 20 * US}
 
 
@@ -139,8 +141,8 @@ def test_inside_a_graph_whose_launch_call_goes_on_nothing_waits_for_the_cpu() ->
         kernel("after", 130, 10, 10),
     ]
     checker = Checker(trace(*entries))
-    assert checker.find_gaps(35 * US, 65 * US).time_by_cause() == {IdleCause.QUEUED: 20 * US}
-    first = checker.find_gaps(10 * US, 35 * US)
+    assert checker.gap_finder.clip(35 * US, 65 * US).time_by_cause() == {IdleCause.QUEUED: 20 * US}
+    first = checker.gap_finder.clip(10 * US, 35 * US)
     assert first.time_by_cause()[IdleCause.LAUNCH] == 10 * US  # until its first work starts, the call holds it up
 
 
@@ -150,7 +152,7 @@ def test_a_range_has_the_gaps_that_overlap_it() -> None:
     found = {
         times: [(start // US, end // US) for start, end in zip(gaps.start.tolist(), gaps.end.tolist(), strict=True)]
         for times in ((20, 100), (20, 101), (100, 300), (150, 200), (299, 400), (300, 400))
-        for gaps in [checker.find_gaps(times[0] * US, times[1] * US)]
+        for gaps in [checker.gap_finder.clip(times[0] * US, times[1] * US)]
     }
     assert found == {
         (20, 100): [],
@@ -160,7 +162,7 @@ def test_a_range_has_the_gaps_that_overlap_it() -> None:
         (299, 400): [(299, 300)],
         (300, 400): [],
     }
-    assert checker.find_gaps(150 * US, 200 * US).duration.tolist() == [50 * US]
+    assert checker.gap_finder.clip(150 * US, 200 * US).duration.tolist() == [50 * US]
 
 
 @pytest.mark.parametrize(
@@ -182,12 +184,12 @@ def test_before_the_first_recorded_work_idle_time_must_be_proven(
     gap_trace = trace(*entries, *([launch] if launch else []))
     checker = Checker(gap_trace)
     first, last = checker.tables.window
-    assert checker.find_gaps(first, last).time_by_cause().get(IdleCause.LEAD_IN, 0) == unknown * US
+    assert checker.gap_finder.clip(first, last).time_by_cause().get(IdleCause.LEAD_IN, 0) == unknown * US
 
 
 def test_after_the_last_recorded_work_nothing_is_known() -> None:
     checker = Checker(trace(step(1, 0, 500), *op_with_work("aten::mm", 0, 10, 90, GEMM), cpu("aten::add", 200, 100)))
-    assert checker.find_gaps(0, 500 * US).time_by_cause()[IdleCause.UNKNOWN] == 400 * US
+    assert checker.gap_finder.clip(0, 500 * US).time_by_cause()[IdleCause.UNKNOWN] == 400 * US
     assert checker.decide_verdict().regime is Regime.UNKNOWN
 
 
@@ -201,7 +203,7 @@ def test_the_backward_thread_explains_what_the_main_thread_waits_for() -> None:
         kernel(GEMM, 80, 20, 77),
         *op_with_work("aten::_foreach_add_", 280, 300, 100, ADD),
     ]
-    gaps = Checker(trace(*entries)).find_gaps(100 * US, 300 * US)
+    gaps = Checker(trace(*entries)).gap_finder.clip(100 * US, 300 * US)
     assert {cause.id: ns // US for cause, ns in gaps.time_by_cause().items()} == {
         "dispatch": 162, "host_code": 20, "launch": 4, "queued": 14
     }  # fmt: skip
@@ -222,7 +224,7 @@ def test_busy_and_idle_fill_the_window(pieces: list, profiler: list) -> None:
     checker = Checker(trace(*entries, ns=True))
     busy = {ns for start, duration, *_ in pieces for ns in range(start, start + duration)}
     first, last = checker.tables.window
-    gaps = checker.find_gaps(first, last)
+    gaps = checker.gap_finder.clip(first, last)
     idle = [ns for start, end in zip(gaps.start.tolist(), gaps.end.tolist(), strict=True) for ns in range(start, end)]
     assert len(idle) == len(set(idle))
     assert set(idle) == set(range(first, last)) - busy

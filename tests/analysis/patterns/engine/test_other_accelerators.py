@@ -16,7 +16,7 @@ US = 1000
 
 def pieces(entries: list[Entry], t0: float, t1: float) -> dict[str, int]:
     """Idle time of a range (µs) by cause."""
-    gaps = Checker(trace(*entries)).find_gaps(int(t0 * US), int(t1 * US))
+    gaps = Checker(trace(*entries)).gap_finder.clip(int(t0 * US), int(t1 * US))
     return {cause.id: time // US for cause, time in gaps.time_by_cause().items()}
 
 

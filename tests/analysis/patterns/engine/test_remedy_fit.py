@@ -131,7 +131,7 @@ def test_code_gives_the_results_of_what_it_replaces() -> None:
     shown(PATTERNS["kv-cache-cat"].code, cache=cache, keys=keys, position=torch.tensor([2]))
     assert torch.equal(cache[:, :, :3], torch.cat([torch.zeros(2, 3, 2, 4), keys], dim=2))
 
-    by_op = remedy_choice._HIDDEN_COPY_REMEDIES
+    by_op = remedy_choice.HIDDEN_COPY_REMEDIES
     qkv = torch.randn(3, 4, 5)
     parts = shown(by_op["aten::select_backward"].code, qkv=qkv)
     assert all(torch.equal(parts[name], qkv[index]) for index, name in enumerate("qkv"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +20,8 @@ from torchprof_tui.analysis.completeness.data_loss import find_data_loss
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
 from torchprof_tui.analysis.doctor.read_problems import Section
 from torchprof_tui.analysis.patterns.engine.check_scope import range_scope
-from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker, _sort_by_time
-from torchprof_tui.analysis.patterns.engine.pattern import State
+from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, State
 from torchprof_tui.analysis.patterns.verdict.rank_checks import MultiRankChecker
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime
 from torchprof_tui.analysis.slicing.slice_writer import write_slice
@@ -44,14 +45,13 @@ def with_problems(trace_: Trace, *problems: Problem) -> Trace:
     return trace_
 
 
-def test_evidence_is_unique_and_sorted_by_time() -> None:
-    healthy_trace = trace(*healthy())
-    empty = np.empty(0, np.int64)
-    assert _sort_by_time(healthy_trace, empty).tolist() == []
-    rows = np.array([5, 2, 5, 0, 2])
-    assert _sort_by_time(healthy_trace, rows).tolist() == sorted(
-        {5, 2, 0}, key=lambda row: (int(healthy_trace.start[row]), row)
-    )
+@pytest.mark.parametrize("rows", [[], [5, 2, 5, 0, 2]])
+def test_evidence_is_unique_and_sorted_by_time(rows: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    healthy_trace, answer = trace(*healthy()), Answer.fired("seen", np.array(rows, np.int64))
+    monkeypatch.setitem(PATTERNS, "idle-gap", replace(PATTERNS["idle-gap"], check=lambda _: answer))
+    (finding,) = Checker(healthy_trace).check(ids=["idle-gap"])
+    by_time = sorted(set(rows), key=lambda row: (int(healthy_trace.start[row]), row))
+    assert finding.answer.events.tolist() == by_time
 
 
 def test_what_a_file_lost_is_counted() -> None:

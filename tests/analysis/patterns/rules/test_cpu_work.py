@@ -40,7 +40,7 @@ def test_fires_absent_cannot_tell(name: str, state: State) -> None:
 
 def test_random_numbers_from_the_cpu_are_no_dispatch() -> None:
     checker = Checker(trace(*RANDN))
-    time = checker.find_gaps(0, 15_000_000).time_by_cause()
+    time = checker.gap_finder.clip(0, 15_000_000).time_by_cause()
     assert time[IdleCause.CPU_COMPUTE] == 9_000_000
     assert time.get(IdleCause.DISPATCH, 0) < 100_000
     findings = checker.check()

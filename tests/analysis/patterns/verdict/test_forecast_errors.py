@@ -11,7 +11,7 @@ import pytest
 from tools import forecast_errors as tool
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Finding
-from torchprof_tui.analysis.patterns.verdict import forecast_errors, wins
+from torchprof_tui.analysis.patterns.verdict import forecast_errors
 from torchprof_tui.analysis.patterns.verdict.forecast_errors import ForecastError, read_forecast_errors
 from torchprof_tui.ui.common.labels import describe_saving
 
@@ -67,10 +67,6 @@ def test_it_stands_beside_a_forecast(error: ForecastError | None, said: str, mon
 @pytest.mark.parametrize(
     ("programs", "error", "is_withdrawn"), [(3, 0.4, True), (3, 0.41, True), (3, 0.39, False), (2, 0.9, False)]
 )
-def test_what_is_no_better_than_nothing_is_withdrawn(
-    programs: int, error: float, is_withdrawn: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    known = {"op-loop": ForecastError(programs=programs, median_error=error, median_saving=0.4)}
-    monkeypatch.setattr(forecast_errors, "read_forecast_errors", lambda: known)
-    assert wins._is_withdrawn("op-loop") is is_withdrawn
-    assert not wins._is_withdrawn("idle-gap")
+def test_what_is_no_better_than_nothing_is_withdrawn(programs: int, error: float, is_withdrawn: bool) -> None:
+    measured = ForecastError(programs=programs, median_error=error, median_saving=0.4)
+    assert measured.is_withdrawn is is_withdrawn

@@ -21,9 +21,9 @@ from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.dispatch.frame_names import ANNOTATION, SourceLine, build_annotation_line
 from torchprof_tui.analysis.dispatch.source_line import MAX_ARG_READS
 from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.analysis.patterns.engine.host_code_time import find_main_thread
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.largest_gaps import find_gap_line
-from torchprof_tui.analysis.patterns.engine.main_thread import find_main_thread
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.rules.host_code import measure_cpu_work
 from torchprof_tui.analysis.patterns.verdict.time_tree import divide_compute, list_copy_intervals

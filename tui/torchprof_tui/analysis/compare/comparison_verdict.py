@@ -12,7 +12,7 @@ from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
-from torchprof_tui.analysis.patterns.rules.steady_steps import describe_launches, format_per_step
+from torchprof_tui.analysis.patterns.rules.warmup import describe_launches, format_per_step
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, EXPOSED, TimePart
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.trace.core.time_format import format_duration

@@ -16,7 +16,7 @@ from torchprof_tui.analysis.patterns.engine.check_scope import Scope, default_sc
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
-from torchprof_tui.analysis.patterns.rules.steady_steps import count_calls, find_launched_work, find_launches
+from torchprof_tui.analysis.patterns.rules.warmup import count_calls, find_launched_work, find_launches
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
 from torchprof_tui.trace.model.trace import Trace

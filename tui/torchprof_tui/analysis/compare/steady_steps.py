@@ -6,7 +6,7 @@ from torchprof_tui.analysis.compare.op_tree import Side
 from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, ComparisonError, StepSelection
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.analysis.patterns.rules.steady_steps import find_steady_steps
+from torchprof_tui.analysis.patterns.rules.warmup import find_steady_steps
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Step
 

@@ -54,13 +54,14 @@ def answer_fault(
     kept: I64 | None = None,
     gaps: I64 | None = None,
     beside: Intervals = NO_INTERVALS,
+    headline: str = "",
 ) -> Answer:
     """Answer that ops are without need: `rows` int64[k] of CPU events, at any depth.
 
     The time at stake is that of the GPU work launched inside them, and of the events themselves where the GPU is idle:
     the mean of the devices. `kept`: those of `rows` that are left once the fault is mended (one op in place of many).
     `gaps`: rows, int64[m, 2]: the time of the thread between each two is without need as well. `beside`: further time
-    that the CPU could do without.
+    that the CPU could do without. `headline`: see `Answer`.
     """
     tables, (t0, t1) = view.tables, view.window
     events = view.select_in_scope(tables.event_table(sorted_unique(rows)))
@@ -82,7 +83,7 @@ def answer_fault(
         removed = np.concatenate([gone, work.events.row[find_launched_work(view, gone)]]).astype(np.int64)
         gaps = gaps if len(removed) else None  # nothing is known to be gone
     at_stake = lost // max(len(tables.devices), 1)
-    return Answer.fired(seen, evidence, at_stake, remedy, spans=host, removed=removed, removed_gaps=gaps)
+    return Answer.fired(seen, evidence, at_stake, remedy, host, None, removed, gaps, headline)
 
 
 def pair_neighbours(trace: Trace, rows: I64, group: I64) -> I64:

@@ -3,7 +3,7 @@
     checker = Checker(trace)                            # one per trace: shared tables are computed on demand
     findings = checker.check(whole_trace_scope(trace))  # all patterns in a scope, worst first
     checker.decide_verdict(range_scope(t0, t1))         # the regime, GPU busy share, and what to do first
-    checker.find_gaps(t0, t1)                           # why each GPU was idle, gap by gap
+    checker.gap_finder.clip(t0, t1)                     # why each GPU was idle, gap by gap
 
 A `Checker` is not thread-safe while it fills its tables: call `precompute()` on the thread that will use it.
 """
@@ -18,7 +18,7 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import check_scope, largest_gaps
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
-from torchprof_tui.analysis.patterns.engine.gpu_gaps import GapFinder, Gaps
+from torchprof_tui.analysis.patterns.engine.gpu_gaps import GapFinder
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Finding,
@@ -128,10 +128,6 @@ class Checker:
     def decide_verdict(self, scope: Scope | None = None, findings: Sequence[Finding] = ()) -> Verdict:
         """Decide regime, busy share and advice of a scope; its `findings` make the advice more specific."""
         return decide_verdict(self.view(scope or self.default_scope), findings)
-
-    def find_gaps(self, t0: int, t1: int) -> Gaps:
-        """Find the idle gaps of all devices between two times (ns), clipped to them, each with its causes."""
-        return self.gap_finder.clip(t0, t1)
 
     def list_largest_gaps(self, scope: Scope | None = None, count: int = largest_gaps.MAX_GAPS) -> list[LargestGap]:
         """List the longest idle gaps of a scope, each with its place and line, longest first."""

@@ -31,12 +31,10 @@ class OverlapIndex:
     def __init__(self, start: I64, end: I64) -> None:
         self._start, self._end = start, end
         blocks = np.arange(0, len(start), _BLOCK_SIZE)
-        self._first = np.minimum.reduceat(start, blocks) if len(start) else start
-        self._last = np.maximum(np.maximum.reduceat(end, blocks), self._last_start(blocks)) if len(start) else end
-
-    def _last_start(self, blocks: I64) -> I64:
-        last: I64 = np.maximum.reduceat(self._start, blocks) + 1
-        return last
+        self._first, self._last = start, end
+        if len(start):
+            self._first = np.minimum.reduceat(start, blocks)
+            self._last = np.maximum(np.maximum.reduceat(end, blocks), np.maximum.reduceat(start, blocks) + 1)
 
     def find(self, t0: int, t1: int) -> I64:
         """Find the events that overlap [t0, t1): their indexes, ascending, int64[k]."""
@@ -148,15 +146,9 @@ class GpuWorkTable:
 
     def take(self, keep: I64 | slice) -> GpuWorkTable:
         """Take the rows of a slice, or of indexes int64[k]."""
-        return GpuWorkTable(
-            self.events.take(keep),
-            self.kind[keep],
-            self.lane[keep],
-            self.device[keep],
-            self.launch[keep],
-            self.call[keep],
-            self.kernel_class[keep],
-        )
+        kind, lane, device = self.kind[keep], self.lane[keep], self.device[keep]
+        launch, call, kernel_class = self.launch[keep], self.call[keep], self.kernel_class[keep]
+        return GpuWorkTable(self.events.take(keep), kind, lane, device, launch, call, kernel_class)
 
     def class_mask(self, *classes: KernelClass) -> Bool:
         return _mark_values(self.kernel_class, classes)
@@ -190,7 +182,6 @@ class StepTable:
 
 
 def _mark_values(column: U8, wanted: Iterable[int]) -> Bool:
-    """Return which values are among a few: bool[k]."""
     marked = np.zeros(len(column), dtype=np.bool_)
     for value in wanted:
         marked |= column == np.uint8(value)
@@ -225,7 +216,6 @@ class NameIndex:
         return np.argsort(self._table.name.astype(np.uint16 if is_short else np.int32), kind="stable")
 
     def _find_names(self, pattern: str) -> list[int]:
-        """Find the indexes into `_present` of the names that match the pattern at their start."""
         matches = re.compile(pattern).match
         return [index for index, number in enumerate(self._present) if matches(self._names[number])]
 
@@ -237,8 +227,11 @@ class NameIndex:
 
     def flag_names(self, pattern: str) -> Bool:
         """Flag the names of the trace that events of the table have, and that match the pattern: bool[names]."""
+        return self._flag(self._find_names(pattern))
+
+    def _flag(self, chosen: list[int]) -> Bool:
         is_chosen = np.zeros(len(self._names), dtype=np.bool_)
-        is_chosen[[self._present[index] for index in self._find_names(pattern)]] = True
+        is_chosen[[self._present[index] for index in chosen]] = True
         return is_chosen
 
     def match(self, pattern: str) -> EventTable:
@@ -249,9 +242,7 @@ class NameIndex:
             return table
         count = sum(bounds[index + 1] - bounds[index] for index in chosen)
         if count * _FEW_MATCHES > len(table):
-            is_chosen = np.zeros(len(self._names), dtype=np.bool_)
-            is_chosen[[self._present[index] for index in chosen]] = True
-            return table.select(is_chosen[table.name])
+            return table.select(self._flag(chosen)[table.name])
         if not count:
             return table.select(np.empty(0, dtype=np.int64))
         parts = [self._order[bounds[index] : bounds[index + 1]] for index in chosen]
@@ -271,21 +262,13 @@ def build_gpu_work_table(trace: Trace) -> GpuWorkTable:
     used_names = sorted_unique(events.name)
     classes[used_names] = classify_names([trace.names[name_id] for name_id in used_names.tolist()])
     device = device_of_lane[lane] if len(trace.lanes) else np.empty(0, dtype=np.int32)
-    launch = np.asarray(trace.links.launch_of[row])
-    call = _find_calls(trace, row, launch)
-    return GpuWorkTable(events, np.asarray(trace.kind[row]), lane, device, launch, call, classes[events.name])
-
-
-def _find_calls(trace: Trace, row: I64, launch: I32) -> I32:
-    """Find the runtime call that handed each piece of work to its device: int32[k], -1 for none."""
     links = trace.links
-    if not len(links.called_work):
-        return launch
-    call_of = np.full(len(trace), -1, np.int32)
-    call_of[links.called_work] = links.work_call
-    found = call_of[row]
-    calls: I32 = np.where(found >= 0, found, launch)
-    return calls
+    launch = call = np.asarray(links.launch_of[row])
+    if len(links.called_work):
+        call_of = np.full(len(trace), -1, np.int32)
+        call_of[links.called_work] = links.work_call
+        call = np.where(call_of[row] >= 0, call_of[row], launch)
+    return GpuWorkTable(events, np.asarray(trace.kind[row]), lane, device, launch, call, classes[events.name])
 
 
 def intervals_by_device(work: GpuWorkTable, devices: Sequence[int]) -> dict[int, Intervals]:

@@ -1,4 +1,4 @@
-"""Find which code the time of the main thread outside of ops belongs to: calls that recur, their owners."""
+"""Find the main thread of a program, and which code its time outside of ops belongs to: calls that recur, owners."""
 
 from __future__ import annotations
 
@@ -8,22 +8,62 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.frame_names import (
-    MODULE_CALL_PREFIX,
-    AnnotationOrigin,
-    FrameOrigin,
-    classify_annotation,
-    parse_frame,
-)
+from torchprof_tui.analysis.dispatch import frame_names
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
-from torchprof_tui.analysis.patterns.engine.main_thread import MainThread, find_host_intervals, find_main_thread
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.host_activity import COMMUNICATION_REGEX, DATA_LOADER_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
 from torchprof_tui.trace.core.arrays import I64, Bool, find_largest, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration, format_part
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class MainThread:
+    """The lane that the program runs on, and the rows [first, last) of its events in the trace."""
+
+    lane: int
+    first: int
+    last: int
+
+    def select(self, table: EventTable) -> EventTable:
+        """Select the events on it."""
+        return table.select((table.row >= self.first) & (table.row < self.last))
+
+
+def find_main_thread(view: ScopeView) -> MainThread | None:
+    """Find the lane of the steps, else the one with most ops in the scope; None without ops."""
+    trace = view.trace
+    ops = view.ops.row if len(view.ops) else view.tables.ops.row
+    rows = view.steps.row if len(view.steps) else ops
+    if not len(ops):
+        return None
+    lane_number = int(np.bincount(trace.lane[rows]).argmax())
+    lane = trace.lanes[lane_number]
+    return MainThread(lane_number, lane.first, lane.last)
+
+
+def find_main_window(view: ScopeView, main: MainThread) -> tuple[int, int]:
+    """Find when the main thread worked (ns): in the steps; without any from its first op or annotation to its last."""
+    t0, t1 = view.window
+    if len(view.tables.steps):
+        return t0, t1
+    ranges = main.select(view.select_in_scope(view.tables.annotations))
+    if len(ranges):
+        t0, t1 = min(t0, int(ranges.start.min())), max(t1, int(ranges.end.max()))
+    return max(t0, view.scope.t0), min(t1, view.scope.t1)
+
+
+def find_host_intervals(view: ScopeView, main: MainThread) -> Intervals:
+    """Find when the main thread was outside ops, loader calls, communication and the profiler's own work."""
+    t0, t1 = find_main_window(view, main)
+    tables, host = view.tables, Intervals(np.array([t0], dtype=np.int64), np.array([t1], dtype=np.int64))
+    for table in (tables.ops, tables.match_names(DATA_LOADER_REGEX), tables.match_names(COMMUNICATION_REGEX)):
+        host = host - main.select(table).intervals.clip(t0, t1)
+    return host - tables.overhead_intervals.clip(t0, t1)
+
 
 _NAME_CELLS = 40
 _MAX_PIECES = 4096  # longest times between two calls that are examined
@@ -77,13 +117,13 @@ def find_repeated_call(trace: Trace, main: MainThread, host: Intervals, events: 
 
 def shorten_call(name: str) -> str:
     """Shorten a name: `<built-in function sleep>` to "sleep", a frame to file without folders, line and function."""
-    frame = parse_frame(name)
+    frame = frame_names.parse_frame(name)
     if frame is not None:
         text = frame.text
     elif name.startswith("<built-in "):
         text = name.removeprefix("<built-in ").rstrip(">").partition(" of ")[0].rpartition(" ")[2]
     else:
-        text = name.removeprefix(MODULE_CALL_PREFIX)
+        text = name.removeprefix(frame_names.MODULE_CALL_PREFIX)
     return text if len(text) <= _NAME_CELLS else text[: _NAME_CELLS - 1] + "…"
 
 
@@ -139,11 +179,6 @@ class HostCode:
         """The rows of the owners: int64[k]."""
         parts = [owner.events for owner in self.owners]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-
-    @property
-    def is_other_threads_turn(self) -> bool:
-        """Whether other threads run ops for most of the time."""
-        return 2 * self.intervals.total < self.time
 
     def describe_owners(self) -> str:
         """Describe where the time was spent: "504 of 573 ms of it in train.py(4): log", "" where nothing names it."""
@@ -236,11 +271,11 @@ def _user_mask(view: ScopeView, rows: I64) -> Bool:
 
 
 def _is_user_name(name: str) -> bool:
-    frame = parse_frame(name)
+    frame = frame_names.parse_frame(name)
     if frame is not None:
-        return frame.origin is FrameOrigin.USER
+        return frame.origin is frame_names.FrameOrigin.USER
     is_other_frame = name.startswith(("<built-in ", "nn.Module: "))
-    return not is_other_frame and classify_annotation(name) is AnnotationOrigin.USER
+    return not is_other_frame and frame_names.classify_annotation(name) is frame_names.AnnotationOrigin.USER
 
 
 def _find_covering_name(view: ScopeView, host: Intervals, rows: I64, time: int) -> int:
@@ -291,7 +326,7 @@ def _build_owner(
             if by_name[callee] >= _CALLEE_MIN_SHARE * time
         )
     label = shorten_call(trace.names[name])
-    if name in view.tables.line_finder.open_names and (frame := parse_frame(trace.names[name])) is not None:
+    if name in view.tables.line_finder.open_names and (frame := frame_names.parse_frame(trace.names[name])) is not None:
         label = frame.forget_line().text  # it began before the recording: its line is not known
     return HostOwner(label, time, events.astype(np.int64), callees)
 

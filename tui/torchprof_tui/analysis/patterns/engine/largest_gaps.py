@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.source_line import SourceLine
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.gpu_gaps import Gaps
+from torchprof_tui.analysis.patterns.engine.host_activity import ACTIVITY_CAUSES
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
@@ -43,7 +44,6 @@ def describe_launch_place(tables: TraceTables, next_event: int) -> str:
 
 
 def _find_outermost(trace: Trace, row: int) -> int:
-    """Return the outermost op or call that contains an op or call."""
     outermost = ancestor = row
     while ancestor >= 0:
         if int(trace.kind[ancestor]) in _OP_KINDS:
@@ -55,14 +55,7 @@ def _find_outermost(trace: Trace, row: int) -> int:
 MAX_GAPS = 50
 """Gaps whose line is looked up at most: each takes some milliseconds in a trace with deep stacks."""
 
-_CAUSES_ON_THREAD = (
-    IdleCause.HOST,
-    IdleCause.DISPATCH,
-    IdleCause.CPU_COMPUTE,
-    IdleCause.SYNC,
-    IdleCause.INPUT,
-    IdleCause.COMMUNICATION,
-)
+_CAUSES_ON_THREAD = {IdleCause.HOST, *ACTIVITY_CAUSES} - {IdleCause.COLD_CALL}
 """Causes that the thread explains by what it did during the gap; the others by its next launch."""
 
 
@@ -92,11 +85,6 @@ class LargestGap:
     def label(self) -> str:
         """The cause in words: "compiling" where torch.compile's work explains what the CPU did."""
         return "compiling" if self.is_compiling else self.cause.label
-
-    def for_rank(self, rank: int, event_offset: int) -> LargestGap:
-        """Return the gap of one of several ranks, with its event numbered as in the merged trace."""
-        next_event = self.next_event + event_offset if self.next_event >= 0 else -1
-        return replace(self, rank=rank, next_event=next_event)
 
 
 def list_largest_gaps(view: ScopeView, count: int) -> list[LargestGap]:
@@ -137,9 +125,13 @@ def _describe_gap(view: ScopeView, gaps: Gaps, index: int) -> LargestGap:
     time = gaps.time[index]
     order = np.argsort(-time, kind="stable").tolist()
     next_event = int(gaps.next_event[index])
+    start, end = int(gaps.start[index]), int(gaps.end[index])
+    is_compiling = False
+    if order[0] in (IdleCause.HOST, IdleCause.DISPATCH):  # which the CPU's own work explains
+        is_compiling = 2 * tables.match_names(COMPILE_WORK_REGEX).intervals.clip(start, end).total > end - start
     return LargestGap(
-        int(gaps.start[index]),
-        int(gaps.duration[index]),
+        start,
+        end - start,
         int(gaps.device[index]),
         IdleCause(order[0]),
         {IdleCause(cause): int(time[cause]) for cause in order if time[cause]},
@@ -147,17 +139,8 @@ def _describe_gap(view: ScopeView, gaps: Gaps, index: int) -> LargestGap:
         tables.short_name(next_event) if next_event >= 0 else "",
         describe_launch_place(tables, next_event),
         find_gap_line(view, index),
-        _is_compiling(view, gaps, index),
+        is_compiling,
     )
-
-
-def _is_compiling(view: ScopeView, gaps: Gaps, index: int) -> bool:
-    """Return whether events of compilation cover more than half of a gap that the CPU's own work explains."""
-    if int(gaps.time[index].argmax()) not in (IdleCause.HOST, IdleCause.DISPATCH):
-        return False
-    start, end = int(gaps.start[index]), int(gaps.end[index])
-    work = view.tables.match_names(COMPILE_WORK_REGEX)
-    return 2 * work.intervals.clip(start, end).total > end - start
 
 
 def find_gap_line(view: ScopeView, index: int) -> SourceLine | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
@@ -12,20 +10,20 @@ from torchprof_tui.trace.core.arrays import I32, I64, Bool, is_in, number_distin
 from torchprof_tui.trace.model.event_kind import Kind
 
 
-def find_launch_ancestors(tables: TraceTables, mark: Callable[..., Bool], *more: Hashable) -> I32:
-    """Find the outermost marked ancestor of the launch of each piece of work, -1 for none: int32[all work].
+def find_launch_ancestors(tables: TraceTables, pattern: str, *kinds: Kind) -> I32:
+    """Find the outermost event of these kinds and this name above each launch, -1 for none: int32[all work].
 
-    `mark(tables, *more)` returns bool[n]. Kept with the tables.
+    See `TraceTables.match_names` for the default kinds. Kept with the tables.
     """
-    return tables.compute_once(_find_launch_ancestors, mark, *more)
+    return tables.compute_once(_find_launch_ancestors, pattern, *kinds)
 
 
-def _find_launch_ancestors(tables: TraceTables, mark: Callable[..., Bool], *more: Hashable) -> I32:
+def _find_launch_ancestors(tables: TraceTables, pattern: str, *kinds: Kind) -> I32:
     launch = tables.work.launch
     linked = launch >= 0
     found = np.full(len(launch), -1, np.int32)
     calls, back = number_distinct(launch[linked], len(tables.trace))
-    found[linked] = tables.outermost_ancestor(calls, mark(tables, *more))[back]
+    found[linked] = tables.outermost_ancestor(calls, mark_matches(tables, pattern, *kinds))[back]
     return found
 
 
@@ -34,15 +32,11 @@ def mark_matches(tables: TraceTables, pattern: str, *kinds: Kind) -> Bool:
     return tables.mark_rows(tables.match_names(pattern, *kinds).row)
 
 
-def mark_clones(tables: TraceTables) -> Bool:
-    """Return `TraceTables.is_clone`, for `find_launch_ancestors`."""
-    return tables.is_clone
+OPERATOR_LIKE_REGEX = r"(?!autograd::|torch::autograd)[\w.]+::\w"
+"""`aten` ops, and library events named like operators (`torch.distributed.ddp.reducer::…`)."""
 
-
-def mark_operator_like(tables: TraceTables) -> Bool:
-    """Return `TraceTables.is_operator_like`, for `find_launch_ancestors`."""
-    return tables.is_operator_like
-
+CLONE_REGEX = r"aten::clone$"
+"""Copies a tensor, possibly into another layout."""
 
 MATH_ATTENTION_REGEX = r"aten::_scaled_dot_product_attention_math$"
 """Attention by the slow reference, which is a pattern of its own: its kernels are counted there."""
@@ -62,10 +56,9 @@ def is_launched_beneath(
     if not len(pieces) or not len(owners):
         return beneath
     if not calling:
-        above = find_launch_ancestors(view.tables, mark_matches, pattern, kind)[view.work_in_scope]
-        beneath[pieces] = above[pieces] >= 0
+        beneath[pieces] = find_launch_ancestors(view.tables, pattern, kind)[view.work_in_scope][pieces] >= 0
         return beneath
-    callee = find_launch_ancestors(view.tables, mark_matches, calling, Kind.OP)[view.work_in_scope][pieces]
+    callee = find_launch_ancestors(view.tables, calling, Kind.OP)[view.work_in_scope][pieces]
     caller = np.where(callee >= 0, view.trace.parent[np.maximum(callee, 0)], -1)
     beneath[pieces] = is_in(caller, owners)
     return beneath

@@ -103,6 +103,18 @@ def number_parts(tables: TraceTables, ops: EventTable) -> I64:
     return np.concatenate([[0], np.cumsum(changes)])[: len(ops)].astype(np.int64)
 
 
+def read_dims(trace: Trace, rows: I64) -> list[object]:
+    """Read the shapes of the inputs of ops as they were recorded: one for each row, None where they were not."""
+    found: list[object] = [None] * len(rows)
+    try:
+        for index, entry in read_entries(trace, rows):
+            args = entry.get("args")
+            found[index] = args.get("Input Dims") if isinstance(args, dict) else None
+    except (OSError, LookupError, RecursionError):  # a file that is gone, or args too deep: nothing is known
+        return [None] * len(rows)
+    return found
+
+
 def read_inputs(trace: Trace, rows: I64) -> list[OpInputs | None]:
     """Read the inputs of ops, each chunk of the file once: one for each row, None where they were not recorded."""
     found: list[OpInputs | None] = [None] * len(rows)

@@ -115,10 +115,6 @@ class Section(TextEnum):
     BEYOND = "Further causes"
 
 
-def _no_events() -> I64:
-    return np.empty(0, dtype=np.int64)
-
-
 @dataclass(frozen=True, slots=True)
 class Remedy:
     """What to do about a fired pattern: one action, and a line of code to paste, "" where no line helps."""
@@ -143,7 +139,7 @@ class Answer:
 
     state: State
     seen: str = ""
-    events: I64 = field(default_factory=_no_events)
+    events: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     at_stake: int = 0
     reason: str = ""
     remedy: Remedy | None = None
@@ -164,9 +160,10 @@ class Answer:
         places: EvidencePlaces | None = None,
         removed: I64 | None = None,
         removed_gaps: I64 | None = None,
+        headline: str = "",
     ) -> Answer:
         rows, lost = np.asarray(events, dtype=np.int64), max(int(at_stake), 0)
-        return cls(State.FIRED, seen, rows, lost, "", remedy, spans, places, removed, removed_gaps)
+        return cls(State.FIRED, seen, rows, lost, "", remedy, spans, places, removed, removed_gaps, headline)
 
     @classmethod
     def absent(cls, seen: str = "") -> Answer:
@@ -331,11 +328,9 @@ def find_code_location(answer: Verdict | Finding) -> str | None:
 
     As recorded: `clean` it.
     """
-    line = answer.line
-    return None if line is None else line.location or None
+    return None if answer.line is None else answer.line.location or None
 
 
 def describe_code_line(answer: Verdict | Finding) -> str:
     """Describe the code behind an answer for a reader: "train.py(42): forward", "" if it is unknown. As recorded."""
-    line = answer.line
-    return "" if line is None else line.text
+    return "" if answer.line is None else answer.line.text

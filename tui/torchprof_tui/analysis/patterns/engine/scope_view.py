@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 
 import numpy as np
 
+from torchprof_tui.analysis.patterns.engine import undecidable_reasons as reasons
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.event_tables import (
     EventTable,
@@ -19,15 +20,6 @@ from torchprof_tui.analysis.patterns.engine.event_tables import (
 from torchprof_tui.analysis.patterns.engine.gpu_gaps import GapFinder, Gaps
 from torchprof_tui.analysis.patterns.engine.idle_causes import DeviceTimeShares, IdleCause
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.analysis.patterns.engine.undecidable_reasons import (
-    NO_CALLS,
-    NO_CPU,
-    NO_GPU,
-    NO_GPU_HERE,
-    NO_LINKS,
-    NO_STEPS,
-    SERVING_STEPS_ONLY,
-)
 from torchprof_tui.analysis.throughput.roofline import GpuClassSummary, summarize_classes
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.arrays import I64, Bool
@@ -106,6 +98,10 @@ class ScopeView:
     def work_time(self) -> I64:
         """int64[work]: ns of each piece inside the scope."""
         return self.time_in_scope(self.work.events)
+
+    def share_of_gpu_time(self, chosen: Bool) -> float:
+        """Return the share of the scope's GPU time that these pieces take, bool[work]: 0..1."""
+        return int(self.work_time[chosen].sum()) / max(int(self.work_time.sum()), 1)
 
     @cached_property
     def gpu_classes(self) -> list[GpuClassSummary]:
@@ -212,36 +208,36 @@ class ScopeView:
     def missing_gpu_reason(self) -> str:
         """Explain why patterns about GPU work are undecidable, "" where they can be decided."""
         if not len(self.tables.work):
-            return NO_GPU
-        return "" if len(self.work) else NO_GPU_HERE
+            return reasons.NO_GPU
+        return "" if len(self.work) else reasons.NO_GPU_HERE
 
     def missing_work_reason(self) -> str:
         """Explain why patterns of the whole trace's GPU work are undecidable, "" where they can be decided."""
-        return "" if len(self.tables.work) else NO_GPU
+        return "" if len(self.tables.work) else reasons.NO_GPU
 
     def missing_links_reason(self) -> str:
         """Explain why patterns about launches are undecidable, "" where some GPU work has a known launch."""
-        return "" if (self.work.launch >= 0).any() else NO_LINKS
+        return "" if (self.work.launch >= 0).any() else reasons.NO_LINKS
 
     def missing_calls_reason(self) -> str:
         """Explain why patterns about runtime calls are undecidable, "" where they can be decided."""
-        return "" if len(self.tables.calls) else NO_CALLS
+        return "" if len(self.tables.calls) else reasons.NO_CALLS
 
     def missing_window_reason(self) -> str:
         """Explain why the GPU's busy share is undecidable, "" where it can be measured, in idle ranges too."""
         if not len(self.tables.work):
-            return NO_GPU
+            return reasons.NO_GPU
         return "" if self.window_length else "no work of the program in this range"
 
     def missing_ops_reason(self) -> str:
         """Explain why patterns about ops are undecidable, "" where they can be decided."""
-        return "" if len(self.tables.ops) else NO_CPU
+        return "" if len(self.tables.ops) else reasons.NO_CPU
 
     def missing_steps_reason(self) -> str:
         """Explain why patterns about steps are undecidable, "" where the trace has steps that they judge."""
         if len(self.tables.steps):
             return ""
-        return SERVING_STEPS_ONLY if self.tables.trace.steps else NO_STEPS
+        return reasons.SERVING_STEPS_ONLY if self.tables.trace.steps else reasons.NO_STEPS
 
     def representative_events(self) -> I64:
         """Return events that represent the scope: its steps, else GPU work, else ops and calls, else annotations."""
@@ -254,6 +250,10 @@ class ScopeView:
             if len(rows):
                 return rows
         return np.empty(0, dtype=np.int64)
+
+    def format_count(self, count: int, singular: str, plural: str = "") -> str:
+        """Format a count with what it is per step: "12 calls (3 a step)"."""
+        return f"{format_count(count, singular, plural)}{self.format_per_step(count)}"
 
     def format_per_step(self, count: int) -> str:
         """Format a count per step, " (3 a step)"; "" without steps in the scope."""

@@ -17,28 +17,12 @@ import numpy as np
 from torchprof_tui.analysis.collectives.communication_records import CommunicationRecords, read_communication
 from torchprof_tui.analysis.collectives.communication_waiting import Arrivals, Waits, estimate_waits
 from torchprof_tui.analysis.completeness.data_loss import DataLoss, find_data_loss, read_slice_metadata
-from torchprof_tui.analysis.dispatch.ancestry import (
-    find_nearest_ancestor,
-    find_outermost_ancestor,
-    mark_covered,
-    mark_with_ancestors,
-    nearest_ancestor,
-    place_ends,
-)
+from torchprof_tui.analysis.dispatch import ancestry
 from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
 from torchprof_tui.analysis.kernel.footprint import find_device
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
-from torchprof_tui.analysis.patterns.engine.event_tables import (
-    EventTable,
-    GpuWorkTable,
-    NameIndex,
-    StepTable,
-    build_event_table,
-    build_gpu_work_table,
-    factorize_launches,
-    intervals_by_device,
-    launch_shapes,
-)
+from torchprof_tui.analysis.patterns.engine import event_tables
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, GpuWorkTable, NameIndex, StepTable
 from torchprof_tui.analysis.patterns.engine.practices import Practices
 from torchprof_tui.analysis.throughput.device_peaks import DevicePeaks, find_peaks
 from torchprof_tui.analysis.throughput.roofline import GpuPieces, Roofline, compute_roofline, name_classes
@@ -47,7 +31,6 @@ from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.analysis.time.step_bounds import find_step_bounds
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, is_in, number_distinct, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
-from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
 
@@ -99,7 +82,7 @@ class TraceTables:
         return SourceLineFinder(self.trace)
 
     def event_table(self, events: I64 | I32) -> EventTable:
-        return build_event_table(self.trace, events)
+        return event_tables.build_event_table(self.trace, events)
 
     @cached_property
     def _tables_by_kind(self) -> dict[Kind, EventTable]:
@@ -184,7 +167,7 @@ class TraceTables:
 
     @cached_property
     def work(self) -> GpuWorkTable:
-        return build_gpu_work_table(self.trace)
+        return event_tables.build_gpu_work_table(self.trace)
 
     @cached_property
     def devices(self) -> list[int]:
@@ -196,7 +179,7 @@ class TraceTables:
 
     @cached_property
     def _busy_by_device(self) -> dict[int, Intervals]:
-        return intervals_by_device(self.work, self.devices)
+        return event_tables.intervals_by_device(self.work, self.devices)
 
     @cached_property
     def compute_intervals(self) -> dict[int, Intervals]:
@@ -206,7 +189,7 @@ class TraceTables:
     def _intervals_of_kinds(self, *kinds: Kind) -> dict[int, Intervals]:
         is_wanted = self.work.kind_mask(*kinds)
         work = self.work if is_wanted.all() else self.work.select(is_wanted)
-        return self._busy_by_device if work is self.work else intervals_by_device(work, self.devices)
+        return self._busy_by_device if work is self.work else event_tables.intervals_by_device(work, self.devices)
 
     @cached_property
     def communication(self) -> tuple[CommunicationRecords, Waits]:
@@ -307,7 +290,7 @@ class TraceTables:
     @cached_property
     def has_work(self) -> Bool:
         """bool[n]: whether the event or any descendant launched GPU work."""
-        return mark_with_ancestors(self.trace, self.work.launch[self.work.launch >= 0])
+        return ancestry.mark_with_ancestors(self.trace, self.work.launch[self.work.launch >= 0])
 
     def mark_rows(self, rows: I64 | I32) -> Bool:
         """Mark these events: bool[n]."""
@@ -330,22 +313,22 @@ class TraceTables:
 
     @cached_property
     def _end_places(self) -> I64:
-        return place_ends(self.trace)
+        return ancestry.place_ends(self.trace)
 
     def innermost_ancestor(self, rows: I64 | I32, mask: Bool) -> I64:
         """Return the innermost proper ancestor of each row for which `mask` bool[n] holds, -1 for none: int64[k]."""
         found = np.full(len(rows), -1, dtype=np.int64)
-        covered = np.flatnonzero(mark_covered(self._end_places, rows, mask))
+        covered = np.flatnonzero(ancestry.mark_covered(self._end_places, rows, mask))
         if len(covered):
-            found[covered] = find_nearest_ancestor(self.trace.parent, rows[covered], mask)
+            found[covered] = ancestry.find_nearest_ancestor(self.trace.parent, rows[covered], mask)
         return found
 
     def outermost_ancestor(self, rows: I64 | I32, mask: Bool) -> I64:
         """Return the outermost proper ancestor of each row for which `mask` bool[n] holds, -1 for none: int64[k]."""
         found = np.full(len(rows), -1, dtype=np.int64)
-        covered = np.flatnonzero(mark_covered(self._end_places, rows, mask))
+        covered = np.flatnonzero(ancestry.mark_covered(self._end_places, rows, mask))
         if len(covered):
-            found[covered] = find_outermost_ancestor(self.trace.parent, rows[covered], mask)
+            found[covered] = ancestry.find_outermost_ancestor(self.trace.parent, rows[covered], mask)
         return found
 
     @cached_property
@@ -354,24 +337,14 @@ class TraceTables:
         return self.mark_ops(r"(?!autograd::|c10d::|torch::)\w+::\w")
 
     @cached_property
-    def is_operator_like(self) -> Bool:
-        """bool[n]: `aten` ops, and library events named like operators (`torch.distributed.ddp.reducer::…`)."""
-        return self.mark_ops(r"(?!autograd::|torch::autograd)[\w.]+::\w")
-
-    @cached_property
-    def is_clone(self) -> Bool:
-        """bool[n]: `aten::clone`, which copies a tensor, possibly into another layout."""
-        return self.mark_ops(r"aten::clone$")
-
-    @cached_property
     def launching_ops(self) -> tuple[I64, I64]:
         """(innermost, outermost) operator above the launch of each piece of work, -1 for none: int64[work]."""
         launch = self.work.launch.astype(np.int64)
         linked = launch >= 0
         inner, outer = np.full(len(launch), -1, dtype=np.int64), np.full(len(launch), -1, dtype=np.int64)
         calls, back = number_distinct(launch[linked], len(self.trace))
-        inner[linked] = nearest_ancestor(self.trace, calls)[back]
-        outer[linked] = find_outermost_ancestor(self.trace.parent, calls, self.is_dispatcher_op)[back]
+        inner[linked] = ancestry.nearest_ancestor(self.trace, calls)[back]
+        outer[linked] = ancestry.find_outermost_ancestor(self.trace.parent, calls, self.is_dispatcher_op)[back]
         return inner, outer
 
     @cached_property
@@ -384,7 +357,9 @@ class TraceTables:
     @cached_property
     def launch_group(self) -> I64:
         """int64[work]: group number by name, grid and block; equal for runs of one kernel on one shape."""
-        return factorize_launches(self.work.events.name, launch_shapes(self.trace, self.work.events.row))
+        return event_tables.factorize_launches(
+            self.work.events.name, event_tables.launch_shapes(self.trace, self.work.events.row)
+        )
 
     @cached_property
     def roofline(self) -> Roofline:
@@ -431,8 +406,3 @@ class TraceTables:
         on_gpu = bool(work_mask(np.asarray(self.trace.kind[row : row + 1]))[0])
         text = (decode_kernel_name(name).display or name) if on_gpu else name
         return text if len(text) <= max_cells else text[: max_cells - 1] + "…"
-
-    @cached_property
-    def has_cpu_threads(self) -> bool:
-        """Whether any CPU thread was recorded."""
-        return any(lane.role is Role.THREAD and len(lane) for lane in self.trace.lanes)

@@ -92,6 +92,5 @@ def is_loss_significant(data_loss: DataLoss) -> bool:
 
 def format_missing_reason(missing: str, data_loss: DataLoss) -> str:
     """Explain why a pattern is undecidable in a file that lost entries; `missing` is what the trace lacks."""
-    return (
-        data_loss.reason if missing in _MISSING_DATA_REASONS else f"{data_loss.reason}; in the readable part: {missing}"
-    )
+    readable = "" if missing in _MISSING_DATA_REASONS else f"; in the readable part: {missing}"
+    return data_loss.reason + readable

@@ -48,14 +48,16 @@ def find_backward_nodes(tables: TraceTables) -> BackwardNodes:
     sequence = _read_numbers(tables, "sequence", table.row)
     thread = _read_numbers(tables, "forward_thread", table.row)
     is_leaf |= sequence < 0  # without a number there is no node to compare with
-    # the second and later evaluations of one node, in order of their starts
+    # The second and later evaluations of one node, in order of their starts.
     is_repeated = np.zeros(len(sequence), dtype=np.bool_)
     wanted = np.flatnonzero(~is_leaf)
     by_node = wanted[np.lexsort((wanted, sequence[wanted], thread[wanted]))]
     same = (sequence[by_node][1:] == sequence[by_node][:-1]) & (thread[by_node][1:] == thread[by_node][:-1])
     is_repeated[by_node[1:][same]] = True
+    # Each leaf has the mark of the last other node before it on its lane.
     order = np.lexsort((table.start, trace.lane[table.row]))
-    is_repeated[order] = _spread_to_leaves(is_repeated[order], is_leaf[order])
+    last = np.maximum.accumulate(np.where(is_leaf[order], 0, np.arange(len(order))))
+    is_repeated[order] = is_repeated[order][last]
     return BackwardNodes(table, is_leaf, is_repeated, *_find_recorded_ops(tables, table))
 
 
@@ -64,13 +66,6 @@ def _read_numbers(tables: TraceTables, name: str, rows: I64) -> I64:
     if column is None:
         return np.full(len(rows), -1, dtype=np.int64)
     return column.values_at(rows).astype(np.int64)
-
-
-def _spread_to_leaves(is_repeated: Bool, is_leaf: Bool) -> Bool:
-    """Give each leaf the mark of the last other node before it on its lane: bool[k]."""
-    last = np.maximum.accumulate(np.where(is_leaf, 0, np.arange(len(is_leaf))))
-    spread: Bool = is_repeated[last]
-    return spread
 
 
 def _find_recorded_ops(tables: TraceTables, nodes: EventTable) -> tuple[I64, I64, I64]:
@@ -140,7 +135,7 @@ def recomputed_forward(view: ScopeView) -> Answer:
     rows = view.select_in_scope(tables.event_table(sorted_unique(np.where(outermost >= 0, outermost, ops)))).row
     if not len(rows):
         return Answer.absent()
-    seen = f"{format_count(len(rows), 'op')}{view.format_per_step(len(rows))} of the forward pass run again"
+    seen = f"{view.format_count(len(rows), 'op')} of the forward pass run again"
     gaps = pair_neighbours(view.trace, rows, view.tables.innermost_ancestor(rows, tables.mark_rows(owners)))
     # Hooks (use_reentrant=False) also slow down every node that asks for what it saved: what they cost is not known.
     is_hook = ~tables.match_rows(owners, _NODE_REGEX + r".*Checkpoint\w*Backward").any()
@@ -176,7 +171,6 @@ def find_fresh_leaves(tables: TraceTables) -> EventTable:
 
 
 def _find_update_ops(tables: TraceTables) -> EventTable:
-    """Find the ops of launching threads that change tensors in place."""
     ops = tables.launching_thread_ops
     is_update = tables.match_rows(ops.row, _UPDATE_REGEX)
     return ops.select(is_update & ~tables.match_rows(ops.row, _NO_UPDATE_REGEX))
@@ -210,51 +204,6 @@ def _measure_list(inputs: OpInputs | None) -> int | None:
     return len(first) if isinstance(first, list) and first and isinstance(first[0], list) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _UnusedGradients:
-    """Gradients that nothing uses, of the steps of a view.
-
-    `rows`: the nodes that are evaluated for them alone, int64[k]. `fresh`, `updated`: parameters that get a gradient in
-    a step, and those that an optimizer updates then. `reason`: why it cannot be told, "" where it can.
-    """
-
-    rows: I64
-    fresh: int = 0
-    updated: int = 0
-    reason: str = ""
-
-
-_NONE = np.empty(0, dtype=np.int64)
-
-
-def _find_unused(view: ScopeView) -> _UnusedGradients:
-    """Compare in each step the parameters that get a first gradient with those that the optimizer updates.
-
-    A gradient is dropped unless the next step adds to it, so that both steps must be in the view.
-    """
-    tables = view.tables
-    nodes = tables.compute_once(find_backward_nodes)
-    leaves = tables.compute_once(find_fresh_leaves)
-    steps, step_of_leaf = view.steps, view.steps.index_at(leaves.start)
-    counts = np.bincount(step_of_leaf[step_of_leaf >= 0], minlength=len(steps))
-    busiest = np.flatnonzero(counts)[:_MAX_STEPS_READ]
-    if len(busiest) < 2:
-        return _UnusedGradients(_NONE)
-    bounds = np.append(steps.start, steps.end[-1:])
-    updated = [_count_updated(view, int(bounds[step]), int(bounds[step + 1])) for step in busiest.tolist()]
-    known = [count for count in updated if count is not None]
-    if len(known) < len(updated):
-        return _UnusedGradients(_NONE, reason="what the optimizer updates was not recorded")
-    most, fresh = max(known), int(find_median(counts[busiest]))
-    if most >= fresh or (not most and not _is_idle_after_backward(view, nodes)):
-        return _UnusedGradients(_NONE)
-    rows = [
-        nodes.table.row[_find_needless(view, nodes, leaves.select(step_of_leaf == step), most)]
-        for step in np.flatnonzero(counts > most).tolist()
-    ]
-    return _UnusedGradients(np.concatenate(rows), fresh, most)
-
-
 def _is_idle_after_backward(view: ScopeView, nodes: BackwardNodes) -> bool:
     """Return whether no kernel is launched from the end of a pass to the next forward op, but at the start of a step.
 
@@ -285,13 +234,11 @@ def _is_idle_after_backward(view: ScopeView, nodes: BackwardNodes) -> bool:
 
 def _find_needless(view: ScopeView, nodes: BackwardNodes, leaves: EventTable, updated: int) -> I64:
     """Find the nodes of a step that follow the last gradient that may be used: indexes into the nodes, int64[k]."""
-    begin, end = int(leaves.start.min()), int(leaves.end.max())
     if updated:
         begin = int(np.sort(leaves.end)[updated - 1])
     else:
-        step = int(view.steps.index_at(leaves.start[:1])[0])
-        begin = int(view.steps.start[step])
-    return np.flatnonzero((nodes.table.start >= begin) & (nodes.table.end <= end)).astype(np.int64)
+        begin = int(view.steps.start[int(view.steps.index_at(leaves.start[:1])[0])])
+    return np.flatnonzero((nodes.table.start >= begin) & (nodes.table.end <= int(leaves.end.max()))).astype(np.int64)
 
 
 @register_fault(
@@ -306,20 +253,37 @@ def _find_needless(view: ScopeView, nodes: BackwardNodes, leaves: EventTable, up
     needs=(ScopeView.missing_ops_reason, ScopeView.missing_steps_reason),
 )
 def unused_gradients(view: ScopeView) -> Answer:
-    found = _find_unused(view)
-    if found.reason:
-        return Answer.cannot_tell(found.reason)
-    if not len(found.rows):
+    tables, steps = view.tables, view.steps
+    nodes, leaves = tables.compute_once(find_backward_nodes), tables.compute_once(find_fresh_leaves)
+    step_of_leaf = steps.index_at(leaves.start)
+    counts = np.bincount(step_of_leaf[step_of_leaf >= 0], minlength=len(steps))
+    busiest = np.flatnonzero(counts)[:_MAX_STEPS_READ]
+    if len(busiest) < 2:  # a gradient is dropped unless the next step adds to it: both must be in the view
         return Answer.absent()
-    used = f"the optimizer updates {found.updated:,}" if found.updated else "no optimizer step follows"
-    seen = f"{format_count(found.fresh, 'parameter')} get a gradient in a step, {used}"
+    bounds = np.append(steps.start, steps.end[-1:])
+    updated = [_count_updated(view, int(bounds[step]), int(bounds[step + 1])) for step in busiest.tolist()]
+    known = [count for count in updated if count is not None]
+    if len(known) < len(updated):
+        return Answer.cannot_tell("what the optimizer updates was not recorded")
+    most, fresh = max(known), int(find_median(counts[busiest]))
+    if most >= fresh or (not most and not _is_idle_after_backward(view, nodes)):
+        return Answer.absent()
+    parts = [
+        nodes.table.row[_find_needless(view, nodes, leaves.select(step_of_leaf == step), most)]
+        for step in np.flatnonzero(counts > most).tolist()
+    ]
+    rows = np.concatenate(parts)
+    if not len(rows):
+        return Answer.absent()
+    used = f"the optimizer updates {most:,}" if most else "no optimizer step follows"
+    seen = f"{format_count(fresh, 'parameter')} get a gradient in a step, {used}"
     remedy = None
-    if not found.updated:
+    if not most:
         remedy = Remedy(
             "evaluate under torch.inference_mode(), without backward(); where it is training, the optimizer step is "
             "missing",
             "with torch.inference_mode(): loss = model(x)",
         )
-    gaps = pair_neighbours(view.trace, found.rows, view.steps.index_at(view.trace.start[found.rows]))
+    gaps = pair_neighbours(view.trace, rows, steps.index_at(view.trace.start[rows]))
     # Without gradients the forward pass is faster, too: how much is not known.
-    return answer_fault(view, found.rows, seen, remedy, kept=None if found.updated else found.rows, gaps=gaps)
+    return answer_fault(view, rows, seen, remedy, kept=None if most else rows, gaps=gaps)

@@ -7,7 +7,6 @@ import numpy as np
 from torchprof_tui.analysis.collectives.communication_card import CommunicationCard, build_communication_card
 from torchprof_tui.analysis.collectives.communication_records import ELEMENT_BYTES
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_notice, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
@@ -120,11 +119,6 @@ def describe_unbucketed_reduces(view: ScopeView, card: CommunicationCard) -> str
     return f"{per_step}, one per parameter, {typical} in the median" if is_small else ""
 
 
-def measure_reduce_section(view: ScopeView) -> int:
-    """Measure the sections of all-reduces: ns of the window, summed over devices."""
-    return sum(section.total for section in view.compute_once(find_reduce_sections).values())
-
-
 def find_reduce_sections(view: ScopeView) -> dict[int, Intervals]:
     """Find when all-reduces ran one after the other and nothing was computed, the gaps between them included.
 
@@ -215,8 +209,12 @@ def fsdp_prefetch(view: ScopeView) -> Answer:
     exposed = gathers.intervals
     for device in tables.devices:
         exposed = exposed - tables.compute_intervals[device]
-    exposed = exposed.clip(*view.window)
-    transfer = _measure_transfer(view, gathers, exposed)
+    exposed, transferring = exposed.clip(*view.window), exposed.clip(*view.window)
+    if tables.rank_context is not None:
+        transferring = exposed - tables.rank_context.arrivals.wait_intervals(tables.rank_context.rank_index)
+    transfer = transferring.measure_before(gathers.end) - transferring.measure_before(gathers.start)
+    if tables.rank_context is None:
+        transfer = np.minimum(transfer, bound_transfer(tables, gathers.row))
     at_stake = min(int(transfer.sum()), exposed.total)
     share, exposed_share = at_stake / view.window_length, exposed.total / view.window_length
     summary = (
@@ -224,29 +222,15 @@ def fsdp_prefetch(view: ScopeView) -> Answer:
         f"{format_percent(exposed_share)} of {view.window_label}; {format_duration(at_stake)} of it is transfer"
     )
     if share >= thresholds.EXPOSED_SHARE.value:
-        return Answer.fired(summary, np.sort(gathers.row[transfer > 0]), at_stake, _choose_prefetch_remedy(view))
+        remedy = None if tables.practices.has_name(_FSDP2_REGEX) else _PREFETCH_OF_FSDP1
+        return Answer.fired(summary, np.sort(gathers.row[transfer > 0]), at_stake, remedy)
     if exposed_share >= thresholds.EXPOSED_SHARE.value and tables.rank_context is None:
         return Answer.cannot_tell(f"{summary} for certain: open the other ranks to separate transfer from waiting")
     return Answer.absent(summary)
 
 
-def _measure_transfer(view: ScopeView, gathers: EventTable, exposed: Intervals) -> I64:
-    """Measure the exposed transfer of each all-gather, without waiting: int64[k] ns."""
-    rank_context = view.tables.rank_context
-    if rank_context is not None:
-        exposed = exposed - rank_context.arrivals.wait_intervals(rank_context.rank_index)
-    inside = exposed.measure_before(gathers.end) - exposed.measure_before(gathers.start)
-    if rank_context is not None:
-        return inside
-    bounded: I64 = np.minimum(inside, bound_transfer(view.tables, gathers.row))
-    return bounded
-
-
-def _choose_prefetch_remedy(view: ScopeView) -> Remedy | None:
-    """Choose by the version: FSDP2 names its layers to prefetch, FSDP1 has options."""
-    if view.tables.practices.has_name(_FSDP2_REGEX):
-        return None
-    return Remedy(
-        "gather the next layer while this one computes",
-        "FullyShardedDataParallel(model, forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE)",
-    )
+_PREFETCH_OF_FSDP1 = Remedy(
+    "gather the next layer while this one computes",
+    "FullyShardedDataParallel(model, forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE)",
+)
+"""FSDP2 names its layers to prefetch, FSDP1 has options."""

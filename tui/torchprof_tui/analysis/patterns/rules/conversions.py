@@ -44,26 +44,17 @@ def autocast_casts(view: ScopeView) -> Answer:
         return answer
     kernels = view.work.events.select(is_cast)
     by_autocast = is_launched_beneath(view, is_cast, _AUTOCAST_OPS, calling=r"aten::to$")
-    owner_share = float(view.work_time[by_autocast].sum()) / max(float(view.work_time[is_cast].sum()), 1.0)
-    owner = (
-        f"; autocast added "
-        f"{format_count(int(by_autocast.sum()), 'cast')}{view.format_per_step(int(by_autocast.sum()))} "
-        f"into operators, {format_percent(owner_share)} of it"
-        if by_autocast.any()
-        else ""
-    )
-    return Answer.fired(
-        f"{_format_share(view, is_cast)} in {format_count(len(kernels), 'cast')}"
-        f"{view.format_per_step(len(kernels))}{owner}",
-        kernels.row,
-        view.covered_time(kernels),
-        _choose_cast_remedy(view, is_cast, bool(by_autocast.any())),
-    )
+    share = view.share_of_gpu_time(is_cast)
+    seen = f"{format_percent(share)} of GPU time in {view.format_count(len(kernels), 'cast')}"
+    if count := int(by_autocast.sum()):
+        share = float(view.work_time[by_autocast].sum()) / max(float(view.work_time[is_cast].sum()), 1.0)
+        seen += f"; autocast added {view.format_count(count, 'cast')} into operators, "
+        seen += f"{format_percent(share)} of it"
+    remedy = _choose_cast_remedy(view, kernels, count > 0)
+    return Answer.fired(seen, kernels.row, view.covered_time(kernels), remedy)
 
 
-def _choose_cast_remedy(view: ScopeView, is_cast: Bool, is_autocast: bool) -> Remedy | None:
-    """Choose by owner and GPU; None: the pattern's own remedy."""
-    kernels = view.work.events.select(is_cast)
+def _choose_cast_remedy(view: ScopeView, kernels: EventTable, is_autocast: bool) -> Remedy | None:
     if view.work.class_mask(KernelClass.TRITON).any():
         return Remedy("keep each tensor in one type: these casts are outside the compiled code")
     if not is_autocast:
@@ -97,30 +88,25 @@ def layout_conversion(view: ScopeView) -> Answer:
     if answer := _too_small(view, is_layout):
         return answer
     kernels = view.work.events.select(is_layout)
-    conv_time = float(view.work_time[is_launched_beneath(view, is_layout, r"aten::\w*convolution\w*$")].sum())
-    of_convolutions = conv_time > 0.5 * float(view.work_time[is_layout].sum())
+    half = 0.5 * float(view.work_time[is_layout].sum())
     names = [name for name in sorted_unique(view.work.events.name).tolist() if "TransData" in view.trace.names[name]]
     is_tiled = is_layout & is_in(view.work.events.name, names)
-    of_npu = float(view.work_time[is_tiled].sum()) > 0.5 * float(view.work_time[is_layout].sum())
-    owner = "convolutions" if of_convolutions else "aten::contiguous or aten::reshape"
-    remedy = (
-        Remedy(
+    owner, remedy = "aten::contiguous or aten::reshape", None
+    if float(view.work_time[is_tiled].sum()) > half:
+        owner = "tiled formats (TransData)"
+        remedy = Remedy(
             "products and convolutions use the NPU's tiled formats (NZ, 5HD): keep tensors in the plain format, and "
             "sizes at multiples of 16",
             "torch.npu.config.allow_internal_format = False",
         )
-        if of_npu
-        else Remedy(
+    elif view.work_time[is_launched_beneath(view, is_layout, r"aten::\w*convolution\w*$")].sum() > half:
+        owner = "convolutions"
+        remedy = Remedy(
             "keep images and weights in channels_last: cuDNN's tensor-core kernels read that layout",
             "model, x = (t.to(memory_format=torch.channels_last) for t in (model, x))",
         )
-        if of_convolutions
-        else None
-    )
-    seen = (
-        f"{_format_share(view, is_layout)} in {format_count(len(kernels), 'copy', 'copies')}"
-        f"{view.format_per_step(len(kernels))}, mostly for {'tiled formats (TransData)' if of_npu else owner}"
-    )
+    count, share = view.format_count(len(kernels), "copy", "copies"), view.share_of_gpu_time(is_layout)
+    seen = f"{format_percent(share)} of GPU time in {count}, mostly for {owner}"
     return Answer.fired(seen, kernels.row, view.covered_time(kernels), remedy)
 
 
@@ -128,27 +114,20 @@ def _select_copies(view: ScopeView, predicate: Callable[[str], bool]) -> Bool:
     """Select the copy kernels of the scope whose short decoded name fulfils a predicate: bool[work]."""
     work = view.work
     is_copy = work.class_mask(KernelClass.COPY) & (work.kind == Kind.KERNEL)
-    used = sorted_unique(work.events.name[is_copy])
-    names = view.trace.names
-    chosen = [name for name in used.tolist() if predicate(decode_kernel_name(names[name]).display)]
+    used, names = sorted_unique(work.events.name[is_copy]).tolist(), view.trace.names
+    chosen = [name for name in used if predicate(decode_kernel_name(names[name]).display)]
     selected: Bool = is_copy & is_in(work.events.name, chosen)
     return selected
 
 
 def _too_small(view: ScopeView, chosen: Bool) -> Answer | None:
     """Return the answer "absent" if this work takes too little of GPU time or of the time, else None."""
-    time = int(view.work_time[chosen].sum())
-    share = time / max(int(view.work_time.sum()), 1)
+    time, share = int(view.work_time[chosen].sum()), view.share_of_gpu_time(chosen)
     if share < thresholds.CONVERSION_SHARE.value:
         return Answer.absent(f"{format_percent(share)} of GPU time")
     if time < thresholds.CONVERSION_TIME.value * max(view.device_time, 1):
         return Answer.absent(f"{format_percent(share)} of GPU time, but only {format_duration(time)} in total")
     return None
-
-
-def _format_share(view: ScopeView, chosen: Bool) -> str:
-    share = float(view.work_time[chosen].sum()) / max(float(view.work_time.sum()), 1.0)
-    return f"{format_percent(share)} of GPU time"
 
 
 _EXPAND_REGEX = r"aten::expand$"
@@ -172,8 +151,7 @@ def find_attentions(tables: TraceTables) -> EventTable:
     softmaxes, after = softmaxes[is_between], after[is_between]
     is_batched, lane = tables.mark_ops(_BATCHED_REGEX), tables.trace.lane
     for product in (products[after - 1], products[after]) if len(after) else ():
-        fits = is_batched[product] & (lane[product] == lane[softmaxes])
-        softmaxes = np.where(fits, softmaxes, -1)
+        softmaxes = np.where(is_batched[product] & (lane[product] == lane[softmaxes]), softmaxes, -1)
     named = tables.match_names(_NAMED_REGEX, Kind.OP).row
     return tables.event_table(np.sort(np.concatenate([named, softmaxes[softmaxes >= 0]])))
 
@@ -195,24 +173,17 @@ def find_expanded_copies(tables: TraceTables) -> I64:
     is_copying = tables.mark_rows(copying.row)
     # The op that begins after the expand has ended: children of it come before.
     inside = np.asarray(trace.start[ops.row])
-    after = np.searchsorted(ops.row, expands.row, side="right")
-    candidates = np.full(len(expands), -1, dtype=np.int64)
+    after, candidates = ops.row.searchsorted(expands.row, side="right"), np.full(len(expands), -1, dtype=np.int64)
     for _ in range(_MAX_CHILDREN):
         index = np.minimum(after, len(ops) - 1)
         behind = (candidates < 0) & (after < len(ops)) & (inside[index] >= expands.end)
         candidates[behind] = ops.row[index[behind]]
         after = after + 1
-    found = candidates >= 0
-    candidates, parents = candidates[found], np.asarray(trace.parent[expands.row[found]])
-    lanes = np.asarray(trace.lane[expands.row[found]])
-    fits = (
-        is_copying[candidates]
-        & is_copy[candidates]
-        & (np.asarray(trace.parent[candidates]) == parents)
-        & ~((parents >= 0) & (trace.kind[np.maximum(parents, 0)] == Kind.OP))
-        & (np.asarray(trace.lane[candidates]) == lanes)
-    )
-    rows: I64 = candidates[fits]
+    expanded, candidates = expands.row[candidates >= 0], candidates[candidates >= 0]
+    parents = trace.parent[expanded]
+    fits = is_copying[candidates] & is_copy[candidates] & (trace.parent[candidates] == parents)
+    fits &= ~((parents >= 0) & (trace.kind[np.maximum(parents, 0)] == Kind.OP))
+    rows: I64 = candidates[fits & (trace.lane[candidates] == trace.lane[expanded])]
     return rows
 
 
@@ -232,8 +203,7 @@ _MAX_CHILDREN = 4  # ops below an `expand` that are skipped on the way to the ne
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
 )
 def gqa_expand_copy(view: ScopeView) -> Answer:
-    tables = view.tables
-    work = view.work
+    tables, work = view.tables, view.work
     fused = view.match_names(_SDPA_REGEX, Kind.OP)
     attentions = fused if len(fused) else view.select_in_scope(tables.compute_once(find_attentions))
     if not len(attentions):
@@ -245,15 +215,14 @@ def gqa_expand_copy(view: ScopeView) -> Answer:
     time = view.covered_time(kernels)
     if not time:
         return Answer.absent("the copies launched nothing on the GPU")
-    return Answer.fired(
+    remedy = None
+    if not len(fused):
+        remedy = Remedy(
+            "use scaled_dot_product_attention, and let it share the heads of keys and values",
+            "F.scaled_dot_product_attention(q, k, v, enable_gqa=True)",
+        )
+    seen = (
         f"{format_count(len(copies), 'copy', 'copies')} of expanded keys and values for "
-        f"{format_count(len(attentions), 'attention')}: {format_duration(time)} on the GPU",
-        np.concatenate([copies.row, kernels.row]),
-        time,
-        None
-        if len(fused)
-        else Remedy("use scaled_dot_product_attention, and let it share the heads of keys and values", _CODE),
+        f"{format_count(len(attentions), 'attention')}: {format_duration(time)} on the GPU"
     )
-
-
-_CODE = "F.scaled_dot_product_attention(q, k, v, enable_gqa=True)"
+    return Answer.fired(seen, np.concatenate([copies.row, kernels.row]), time, remedy)

@@ -42,8 +42,7 @@ class OuterOps:
 def find_outer_ops(tables: TraceTables) -> OuterOps:
     """Find the outermost operators of the whole trace; use `TraceTables.compute_once`."""
     trace, ops = tables.trace, tables.outermost_ops
-    nodes = tables.mark_ops(_NODE_REGEX)
-    node = tables.innermost_ancestor(ops.row, nodes)
+    node = tables.innermost_ancestor(ops.row, tables.mark_ops(_NODE_REGEX))
     lane, step = trace.lane[ops.row], tables.steps.index_at(ops.start)
     order = np.lexsort((ops.start, lane))
     ops, lane, step, node = ops.take(order), lane[order], step[order], node[order]
@@ -83,7 +82,7 @@ def anomaly_mode(view: ScopeView) -> Answer:
     chosen = tables.match_rows(outer.table.row, _TEST_REGEX) & is_in(node, tested)
     rows = outer.table.row[chosen]
     number = int((is_nan & chosen).sum())
-    seen = f"{format_count(number, 'test')}{view.format_per_step(number)} in {len(tested):,} nodes, read by the CPU"
+    seen = f"{view.format_count(number, 'test')} in {len(tested):,} nodes, read by the CPU"
     # Ops of the forward pass keep stacks where their own time is longer than any dispatch.
     keeping = tables.compute_once(find_backward_nodes).forward
     keeping = keeping[view.trace.self_duration[keeping] >= thresholds.OWN_TIME_OF_STACK.value]
@@ -125,9 +124,7 @@ def find_read_chains(tables: TraceTables) -> ReadChains:
         return ReadChains(empty, empty, [])
     compiled = tables.select_on_launch_lanes(tables.match_names(r"Torch-Compiled Region", Kind.OP, Kind.ANNOTATION))
     regions = np.sort(compiled.start)
-    between = np.searchsorted(regions, outer.table.start[index[1:]]) - np.searchsorted(
-        regions, outer.table.start[index[:-1]]
-    )
+    between = np.diff(regions.searchsorted(outer.table.start[index]))
     models = np.append(0, np.cumsum(tables.match_rows(outer.table.row, MODEL_OP_REGEX)))
     distance = np.diff(index)
     joined = (outer.part[index[1:]] == outer.part[index[:-1]]) & (distance <= _MAX_ROUND) & (between == 0)
@@ -185,7 +182,7 @@ def reads_one_by_one(view: ScopeView) -> Answer:
         return Answer.absent()
     chosen = np.concatenate(parts)
     rows, reads = outer.table.row[chosen], int(outer.reads[chosen].sum())
-    seen = f"{format_count(reads, 'read')}{view.format_per_step(reads)} in {format_count(len(parts), 'loop')}"
+    seen = f"{view.format_count(reads, 'read')} in {format_count(len(parts), 'loop')}"
     gaps = pair_neighbours(view.trace, rows, np.repeat(np.arange(len(parts)), [len(part) for part in parts]))
     around = np.concatenate([chains.around[k] for k in np.flatnonzero(inside).tolist()])
     remedy = _choose_read_remedy(view, rows)
@@ -208,7 +205,7 @@ def _choose_read_remedy(view: ScopeView, rows: I64) -> Remedy | None:
             "bad = ~torch.stack(torch._foreach_norm(gradients)).isfinite().all()  # read it once",
         )
     if not tables.match_rows(rows, _ITEM_REGEX).any():
-        start = int(view.trace.start[rows].min())
+        start = view.trace.start[rows].min()
         step = int(tables.steps.index_at(np.array([start]))[0])
         optimizer = tables.match_names(OPTIMIZER_STEP_REGEX)
         if (tables.steps.index_at(optimizer.start[optimizer.end <= start]) == step).any() and step >= 0:
@@ -236,7 +233,7 @@ def repeated_synchronize(view: ScopeView) -> Answer:
     parent = trace.parent[calls.row]
     in_op = (parent >= 0) & (trace.kind[np.maximum(parent, 0)] == Kind.OP)
     calls = calls.select(~in_op & (calls.row != find_trailing_sync(view)) & (tables.steps.index_at(calls.start) >= 0))
-    seen = f"{format_count(len(calls), 'call')}{view.format_per_step(len(calls))}" if len(calls) else ""
+    seen = f"{view.format_count(len(calls), 'call')}" if len(calls) else ""
     if len(calls) < thresholds.SYNCS_PER_STEP.value * max(len(view.steps), 1):
         return Answer.absent(seen)
     before, after = _find_neighbours(tables, calls)
@@ -303,7 +300,6 @@ def deterministic_algorithms(view: ScopeView) -> Answer:
 
 
 def _has_parent(tables: TraceTables, rows: I64, regex: str) -> Bool:
-    """Return whether the direct parent's name matches: bool[k]."""
     parent = tables.trace.parent[rows]
     above = np.maximum(parent, 0)
     found: Bool = (parent >= 0) & (tables.trace.kind[above] == Kind.OP) & tables.match_rows(above, regex)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.op_text import read_dims
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
@@ -18,14 +18,8 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 )
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.patterns.rules import gpu_waits
 from torchprof_tui.analysis.patterns.rules.conversions import find_attentions
-from torchprof_tui.analysis.patterns.rules.gpu_waits import (
-    find_lost_time,
-    find_waiting_times,
-    find_waits,
-    measure_idle,
-    measure_idle_after,
-)
 from torchprof_tui.analysis.patterns.rules.serving import (
     NO_GENERATION,
     GenerationSteps,
@@ -39,7 +33,6 @@ from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I64, Bool, find_median, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
-from torchprof_tui.trace.query.read_entries import read_entries
 
 _CAT_REGEX = r"aten::cat$"
 _MAX_DESCENDANTS = 64  # events after a call among which its inner ops are looked for
@@ -116,15 +109,10 @@ def _find_growing_shapes(tables: TraceTables, calls: I64) -> tuple[list[int], st
 def read_tensor_shapes(tables: TraceTables, rows: I64) -> list[list[list[int]]]:
     """Read the shapes of the tensors that each call concatenates; [] where they were not recorded."""
     shapes: list[list[list[int]]] = [[] for _ in rows]
-    try:
-        for index, entry in read_entries(tables.trace, rows):
-            args = entry.get("args")
-            dims: Any = args.get("Input Dims") if isinstance(args, dict) else None
-            tensors = dims[0] if isinstance(dims, list) and dims else None
-            if isinstance(tensors, list) and all(isinstance(each, list) and each for each in tensors):
-                shapes[index] = tensors
-    except (OSError, LookupError):
-        return [[] for _ in rows]
+    for index, dims in enumerate(read_dims(tables.trace, rows)):
+        tensors = dims[0] if isinstance(dims, list) and dims else None
+        if isinstance(tensors, list) and all(isinstance(each, list) and each for each in tensors):
+            shapes[index] = tensors
     return shapes
 
 
@@ -242,27 +230,25 @@ def kv_cache_cat(view: ScopeView) -> Answer:
     if not len(cats):
         calls = format_count(appends.count, "call")
         return Answer.absent(f"{calls} of aten::cat a step, none of which grows" if appends.count else "no aten::cat")
-    is_cat = tables.mark_rows(cats.row)
     linked = np.flatnonzero(view.work.launch >= 0)
-    beneath = linked[view.tables.outermost_ancestor(view.work.launch[linked].astype(np.int64), is_cat) >= 0]
-    copies = view.work.events.select(beneath)
+    above = tables.outermost_ancestor(view.work.launch[linked].astype(np.int64), tables.mark_rows(cats.row))
+    copies = view.work.events.select(linked[above >= 0])
     planning = view.select_in_scope(tables.compute_once(find_planned_attentions))
     held_up = cats.intervals | planning.intervals
-    idle = measure_idle(view, held_up)
+    idle = gpu_waits.measure_idle(view, held_up)
     gpu_time = int(copies.duration.sum())
     planned = ""
     if len(planning):
         each = format_duration(find_median(planning.duration))
         planned = f"; attention is planned anew for each length, {each} a step ({name_planner(tables, planning)})"
-    return Answer.fired(
+    seen = (
         f"{len(appends.cats) // appends.step_count} calls of aten::cat in each of "
         f"{format_count(appends.step_count, 'decode step')} append to a cache that grows from {appends.growth}: "
-        f"{format_duration(gpu_time)} on the GPU{planned}; the GPU is idle for {format_duration(idle)} meanwhile",
-        np.sort(np.concatenate([cats.row, copies.row, planning.row])),
-        min(gpu_time + idle, view.scope.length),
-        spans=held_up,
-        places=find_event_places(view.trace, np.sort(np.concatenate([cats.row, planning.row]))),
+        f"{format_duration(gpu_time)} on the GPU{planned}; the GPU is idle for {format_duration(idle)} meanwhile"
     )
+    events = np.sort(np.concatenate([cats.row, copies.row, planning.row]))
+    places = find_event_places(view.trace, np.sort(np.concatenate([cats.row, planning.row])))
+    return Answer.fired(seen, events, min(gpu_time + idle, view.scope.length), spans=held_up, places=places)
 
 
 @register_pattern(
@@ -283,7 +269,7 @@ def token_sync(view: ScopeView) -> Answer:
     steps, decoding = select_decoding(view)
     if len(decoding) < thresholds.TOKEN_LOOP_MIN.value:
         return Answer.absent("fewer than three decode steps" if len(steps) else NO_GENERATION)
-    waits = find_waits(view)
+    waits = gpu_waits.find_waits(view)
     owner = tables.outermost_ancestor(waits.row, tables.is_dispatcher_op)
     # A wait after a step belongs to it as long as no other step has begun.
     step = steps.start.searchsorted(waits.start, side="right") - 1
@@ -295,8 +281,8 @@ def token_sync(view: ScopeView) -> Answer:
     typical = find_median(per_step)
     if typical < 1:
         return Answer.absent(f"{format_count(len(waits), 'wait')} in {format_count(len(decoding), 'decode step')}")
-    lost_time = find_lost_time(view, waits, owner)
-    idle = measure_idle(view, lost_time)
+    lost_time = gpu_waits.find_lost_time(view, waits, owner)
+    idle = gpu_waits.measure_idle(view, lost_time)
     names = [tables.name(int(op)) for op in owner]
     main_op = max(sorted(set(names)), key=names.count)
     share = idle / max(view.window_length, 1)
@@ -306,14 +292,9 @@ def token_sync(view: ScopeView) -> Answer:
     )
     if share < thresholds.TOKEN_SYNC_SHARE.value:
         return Answer.absent(text)
-    return Answer.fired(
-        text,
-        waits.row,
-        min(idle, view.scope.length),
-        _choose_remedy(main_op, typical),
-        spans=lost_time,
-        places=find_event_places(view.trace, waits.row, measure_idle_after(view, waits, lost_time)),
-    )
+    places = find_event_places(view.trace, waits.row, gpu_waits.measure_idle_after(view, waits, lost_time))
+    remedy = _choose_remedy(main_op, typical)
+    return Answer.fired(text, waits.row, min(idle, view.scope.length), remedy, lost_time, places)
 
 
 def _choose_remedy(main_op: str, waits_per_step: float) -> Remedy | None:
@@ -397,13 +378,10 @@ def mixed_batch(view: ScopeView) -> Answer:
     if (tokens != UNKNOWN).any():
         text += f"; up to {int(tokens.max()):,} tokens of prompts in a step"
     rows = step_events(view, steps, slow).row
-    return Answer.fired(
-        text,
-        rows,
-        min(int(excess.sum()), view.scope.length),
-        Remedy("read prompts in smaller pieces (chunked prefill), or on other GPUs", _CHUNKS.get(steps.engine, "")),
-        places=find_event_places(view.trace, rows, excess[np.argsort(steps.row[slow])]),
-    )
+    places = find_event_places(view.trace, rows, excess[np.argsort(steps.row[slow])])
+    action = "read prompts in smaller pieces (chunked prefill), or on other GPUs"
+    remedy = Remedy(action, _CHUNKS.get(steps.engine, ""))
+    return Answer.fired(text, rows, min(int(excess.sum()), view.scope.length), remedy, places=places)
 
 
 def _is_between_tokens(serving: ServingSteps) -> Bool:
@@ -443,8 +421,10 @@ def scheduler_bound(view: ScopeView) -> Answer:
         return Answer.cannot_tell("no serving engine's annotations say where a step begins and ends")
     # The pause after each step, in which no GPU works and no value is read from one; -1 after a thread's last step.
     pause_start = np.maximum(serving.end, serving.gpu_end)
-    waits = find_waits(view)
-    reading = find_waiting_times(view, waits, view.tables.outermost_ancestor(waits.row, view.tables.is_dispatcher_op))
+    waits = gpu_waits.find_waits(view)
+    reading = gpu_waits.find_waiting_times(
+        view, waits, view.tables.outermost_ancestor(waits.row, view.tables.is_dispatcher_op)
+    )
     time = reading.measure_before(pause_start + serving.pause) - reading.measure_before(pause_start)
     length = np.minimum(serving.pause, np.maximum(serving.gap_idle, 0)) - time
     is_unknown = (serving.gap == UNKNOWN) | (serving.gap_idle == UNKNOWN)
@@ -460,17 +440,11 @@ def scheduler_bound(view: ScopeView) -> Answer:
     if typical < thresholds.SCHEDULER_RATIO.value * busy:
         return Answer.absent(text)
     lost = int(idle[in_scope].sum())
-    start = pause_start[in_scope]
-    end = np.minimum(start + serving.pause[in_scope], steps.start[np.minimum(in_scope + 1, len(steps) - 1)])
-    following = steps.row[np.minimum(in_scope + 1, len(steps) - 1)]
-    return Answer.fired(
-        f"{text}: {format_percent(lost / max(view.window_length, 1))} of {view.window_label}",
-        step_events(view, steps, in_scope).row,
-        min(lost, view.scope.length),
-        Remedy(
-            "let the scheduler prepare the next step while the GPU runs this one, and read tokens one step late",
-            _OVERLAP.get(steps.engine, ""),
-        ),
-        spans=union(start, end),
-        places=sort_places(start, end, following, idle[in_scope], are_gaps=True),
-    )
+    start, next_step = pause_start[in_scope], np.minimum(in_scope + 1, len(steps) - 1)
+    end = np.minimum(start + serving.pause[in_scope], steps.start[next_step])
+    following = steps.row[next_step]
+    seen = f"{text}: {format_percent(lost / max(view.window_length, 1))} of {view.window_label}"
+    action = "let the scheduler prepare the next step while the GPU runs this one, and read tokens one step late"
+    remedy, rows = Remedy(action, _OVERLAP.get(steps.engine, "")), step_events(view, steps, in_scope).row
+    places = sort_places(start, end, following, idle[in_scope], are_gaps=True)
+    return Answer.fired(seen, rows, min(lost, view.scope.length), remedy, union(start, end), places)

@@ -7,7 +7,7 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.chain import list_ancestors
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Section, register_notice
-from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.rules.cpu_lane import device_copy_mask
 from torchprof_tui.analysis.words.dictionary import explain
 from torchprof_tui.trace.core.arrays import I64, find_largest, is_in, sorted_unique
@@ -104,7 +104,7 @@ def addmm_fusion(view: ScopeView) -> Answer:
     fused = addmms.select(~has_sibling_add & (under_op | ~is_in(_find_next_siblings(view, addmms), adds)))
     if not len(fused):
         return Answer.absent("every addmm has an add next to it")
-    seen = f"{format_count(len(fused), 'addmm', 'addmm')}{view.format_per_step(len(fused))} without a separate add"
+    seen = f"{view.format_count(len(fused), 'addmm', 'addmm')} without a separate add"
     if count := int(is_in(fused.row, view.inner_op[device_copy_mask(view)]).sum()):
         seen += f"; {count} of them copy the bias first: no launch less than mm and add"
         gemms = tables.filter_by_name(view.work.events, lambda name: name.startswith("nvjet") and "_badd_" in name)

@@ -12,7 +12,7 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors, mark_matches
+from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_notice, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS
@@ -50,15 +50,10 @@ def metadata_op(view: ScopeView) -> Answer:
         return Answer.absent()
     self_time = int(np.minimum(view.trace.self_duration[metadata_ops.row], view.time_in_scope(metadata_ops)).sum())
     counts = np.bincount(metadata_ops.name)
-    frequent_names = ", ".join(
-        view.trace.names[name_id] for name_id in np.argsort(-counts, kind="stable")[:3] if counts[name_id]
-    )
-    return Answer.fired(
-        f"{format_count(len(metadata_ops), 'op')}{view.format_per_step(len(metadata_ops))} ({frequent_names}): "
-        f"{format_duration(self_time)} on the CPU",
-        metadata_ops.row,
-        min(self_time, view.covered_time(metadata_ops)),
-    )
+    frequent = [view.trace.names[name] for name in np.argsort(-counts, kind="stable")[:3] if counts[name]]
+    seen = f"{view.format_count(len(metadata_ops), 'op')} ({', '.join(frequent)})"
+    seen += f": {format_duration(self_time)} on the CPU"
+    return Answer.fired(seen, metadata_ops.row, min(self_time, view.covered_time(metadata_ops)))
 
 
 @register_notice(
@@ -69,19 +64,16 @@ def metadata_op(view: ScopeView) -> Answer:
     needs=(ScopeView.missing_gpu_reason,),
 )
 def fused_triton(view: ScopeView) -> Answer:
+    is_inductors = re.compile(r"triton_(poi|red|per|tem|for|mix)_").match
     rows = view.tables.filter_by_name(
         view.work.events.select(view.work.kind == Kind.KERNEL),
-        lambda name: name.startswith(("triton_poi_", "triton_red_", "triton_per_", "triton_tem_", "triton_for_",
-                                      "triton_mix_")) and bool(decode_kernel_name(name).fused or "fused" in name),
-    )  # fmt: skip
+        lambda name: bool(is_inductors(name) and (decode_kernel_name(name).fused or "fused" in name)),
+    )
     if not len(rows):
         return Answer.absent()
     time = np.bincount(rows.name, weights=view.time_in_scope(rows))
-    heaviest = decode_kernel_name(view.trace.names[int(time.argmax())])
-    fused_text = (
-        f": {' + '.join(heaviest.fused[:6])}{' …' if len(heaviest.fused) > 6 else ''}" if heaviest.fused else ""
-    )
-    kernel_count = int((time > 0).sum()) or 1
+    fused, kernel_count = decode_kernel_name(view.trace.names[int(time.argmax())]).fused, int((time > 0).sum()) or 1
+    fused_text = f": {' + '.join(fused[:6])}{' …' if len(fused) > 6 else ''}" if fused else ""
     seen = f"{format_count(kernel_count, 'fused kernel')}, {format_count(len(rows), 'run')}; the heaviest{fused_text}"
     return Answer.fired(seen, rows.row)
 
@@ -99,21 +91,17 @@ def sdpa_math(view: ScopeView) -> Answer:
     math_ops = tables.match_names(_MATH_REGEX, Kind.OP)
     if not len(math_ops):
         return Answer.absent()
-    above = find_launch_ancestors(tables, mark_matches, _MATH_REGEX, Kind.OP)[view.work_in_scope]
+    above = find_launch_ancestors(tables, _MATH_REGEX, Kind.OP)[view.work_in_scope]
     work = view.work.events.select(above >= 0)
     ops_in_scope = view.select_in_scope(math_ops)
     if not len(ops_in_scope) and not len(work):
         return Answer.absent("not in this range")
-    evidence = np.sort(np.concatenate([ops_in_scope.row, work.row]))
     time = view.covered_time(work) or view.covered_time(ops_in_scope)
     side = "on the GPU" if len(work) else "on the CPU"
     work_text = f"{format_count(len(work), 'piece')} of GPU work" if len(work) else "GPU work unknown"
-    return Answer.fired(
-        f"{format_count(len(ops_in_scope), 'call')}{view.format_per_step(len(ops_in_scope))}, {work_text}, "
-        f"{format_duration(time)} {side}",
-        evidence,
-        time,
-    )
+    calls = f"{view.format_count(len(ops_in_scope), 'call')}"
+    seen = f"{calls}, {work_text}, {format_duration(time)} {side}"
+    return Answer.fired(seen, np.sort(np.concatenate([ops_in_scope.row, work.row])), time)
 
 
 @register_notice(
@@ -127,12 +115,10 @@ def sdpa_fused(view: ScopeView) -> Answer:
     kernels = view.work.events.select(view.work.class_mask(KernelClass.ATTENTION) & (view.work.kind == Kind.KERNEL))
     if not len(kernels):
         return Answer.absent()
-    names = np.flatnonzero(np.bincount(kernels.name))
-    backends = sorted({decode_kernel_name(view.trace.names[name]).family for name in names.tolist()})
-    return Answer.fired(
-        f"{', '.join(backends)}: {format_count(len(kernels), 'kernel')}, {format_duration(view.covered_time(kernels))}",
-        kernels.row,
-    )
+    names = sorted_unique(kernels.name).tolist()
+    backends = ", ".join(sorted({decode_kernel_name(view.trace.names[name]).family for name in names}))
+    seen = f"{backends}: {format_count(len(kernels), 'kernel')}, {format_duration(view.covered_time(kernels))}"
+    return Answer.fired(seen, kernels.row)
 
 
 @register_pattern(
@@ -174,37 +160,21 @@ def no_tensor_core(view: ScopeView) -> Answer:
 
 
 def _choose_precision(view: ScopeView, products: EventTable, plain_products: EventTable) -> Remedy | None:
-    """Choose the remedy for fp32 products by what else runs and by the GPU; None: the pattern's own remedy."""
-    if escaped := _describe_escaped_ops(view, products, plain_products):
+    tables, is_half = view.tables, {"fp16", "bf16"}.intersection
+    if len(tables.filter_by_name(products, lambda name: bool(is_half(decode_kernel_name(name).dtypes)))):
+        op = view.inner_op[is_in(view.work.events.row, plain_products.row)]
+        names = sorted({tables.name(row) for row in sorted_unique(op[op >= 0]).tolist()})
+        escaped = " and ".join(names[:3]) or "these products"
         return Remedy(f"half precision is used, but not here: cast the inputs of {escaped}")
     device = find_device(view.trace, int(plain_products.row[0]))
-    if (
-        device is not None
-        and device.vendor == "NVIDIA"
-        and device.capability is not None
-        and device.capability < (8, 0)
-    ):
-        if view.tables.practices.is_inference:
-            return Remedy(
-                "run the model in fp16: this GPU has neither bf16 nor TF32 tensor cores", "model = model.half()"
-            )
-        return Remedy(
-            "autocast to fp16 with a GradScaler: this GPU has neither bf16 nor TF32 tensor cores",
-            "with torch.autocast('cuda', torch.float16): …  # scaler = torch.amp.GradScaler('cuda')",
-        )
-    return None
-
-
-def _describe_escaped_ops(view: ScopeView, products: EventTable, plain_products: EventTable) -> str:
-    """Name the operators of fp32 products beside half-precision ones: "aten::bmm and aten::mm"; "" without those."""
-    half_products = view.tables.filter_by_name(
-        products, lambda name: bool({"fp16", "bf16"} & set(decode_kernel_name(name).dtypes))
+    if device is None or device.vendor != "NVIDIA" or device.capability is None or device.capability >= (8, 0):
+        return None
+    if tables.practices.is_inference:
+        return Remedy("run the model in fp16: this GPU has neither bf16 nor TF32 tensor cores", "model = model.half()")
+    return Remedy(
+        "autocast to fp16 with a GradScaler: this GPU has neither bf16 nor TF32 tensor cores",
+        "with torch.autocast('cuda', torch.float16): …  # scaler = torch.amp.GradScaler('cuda')",
     )
-    if not len(half_products):
-        return ""
-    op = view.inner_op[is_in(view.work.events.row, plain_products.row)]
-    names = {view.tables.name(row) for row in sorted_unique(op[op >= 0]).tolist()}
-    return " and ".join(sorted(names)[:3]) or "these products"
 
 
 def _has_tensor_cores(view: ScopeView, row: int) -> bool | None:
@@ -278,19 +248,15 @@ def graph_replay(view: ScopeView) -> Answer:
         return Answer.absent("each launch started one piece of GPU work")
     work = view.work.events.select(is_in(launch, graph_launches))
     launches_in_scope = view.select_in_scope(view.tables.event_table(graph_launches))
-    return Answer.fired(
+    seen = (
         f"{format_count(len(graph_launches), 'launch', 'launches')} ({view.tables.name(int(graph_launches[0]))}) "
-        f"started {len(work):,} pieces of GPU work{_describe_known_ops(view)}",
-        np.sort(np.concatenate([launches_in_scope.row, work.row])),
+        f"started {len(work):,} pieces of GPU work"
     )
-
-
-def _describe_known_ops(view: ScopeView) -> str:
-    """Say of how many replayed kernels the op is known from a capture, "" for none."""
     ops = get_captured_ops(view.trace)
-    if ops is None or not ops.matched_count:
-        return ""
-    return f"; ops of {ops.matched_count:,} of {len(ops.replays.work):,} in the whole trace are known from a capture"
+    if ops is not None and ops.matched_count:
+        known = f"{ops.matched_count:,} of {len(ops.replays.work):,}"
+        seen += f"; ops of {known} in the whole trace are known from a capture"
+    return Answer.fired(seen, np.sort(np.concatenate([launches_in_scope.row, work.row])))
 
 
 _SPLIT_CALL_REGEX = re.compile(r"enqueueCommand|memcpy|memset", re.IGNORECASE)

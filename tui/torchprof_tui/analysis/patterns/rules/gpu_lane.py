@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import numpy as np
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.gpu_gaps import find_one_off_gaps
+from torchprof_tui.analysis.patterns.engine.op_text import read_dims
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Section,
@@ -16,7 +16,6 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     register_notice,
     sort_places,
 )
-from torchprof_tui.analysis.patterns.engine.repeated_steps import find_one_off_gaps
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS, NOTHING_HERE
 from torchprof_tui.analysis.patterns.rules.cpu_lane import device_copy_mask
@@ -25,7 +24,6 @@ from torchprof_tui.analysis.words.dictionary import explain
 from torchprof_tui.trace.core.arrays import I64, find_median, find_percentiles
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
-from torchprof_tui.trace.query.read_entries import read_entries
 
 
 @register_artefact(
@@ -85,26 +83,18 @@ def one_off_gap(view: ScopeView) -> Answer:
     step_number = tables.steps.number[repeats.steps[chosen[0][worst]]]
     # The gap must overlap the scope, not the work after it. A scope inside the gap contains none of the work around it;
     # then the events that represent the scope are the evidence.
-    evidence_choices = (np.sort(next_events), np.sort(repeats.previous_event[chosen]), view.representative_events())
-    evidence = _select_first_in_scope(view, *evidence_choices)
-    if not len(evidence):
+    choices = (np.sort(next_events), np.sort(repeats.previous_event[chosen]), view.representative_events())
+    in_scope_choices = (view.select_in_scope(tables.event_table(rows)).row for rows in choices)
+    evidence = next((rows for rows in in_scope_choices if len(rows)), None)
+    if evidence is None:
         return Answer.cannot_tell(NOTHING_HERE)
-    return Answer.fired(
+    before = tables.short_name(int(next_events[worst]))
+    seen = (
         f"{format_count(len(next_events), 'gap')}, the longest in step #{step_number}: "
-        f"{format_duration(int(gap_length[worst]))} before "
-        f"{tables.short_name(int(next_events[worst]))}, elsewhere {format_duration(float(median_gap[worst]))}",
-        evidence,
-        places=sort_places(start, end, next_events, gap_length, True),
+        f"{format_duration(int(gap_length[worst]))} before {before}, elsewhere "
+        f"{format_duration(float(median_gap[worst]))}"
     )
-
-
-def _select_first_in_scope(view: ScopeView, *choices: I64) -> I64:
-    """Select the first of several choices whose events overlap the scope; its events inside the scope."""
-    for rows in choices:
-        in_scope = view.select_in_scope(view.tables.event_table(rows)).row
-        if len(in_scope):
-            return in_scope
-    return np.empty(0, dtype=np.int64)
+    return Answer.fired(seen, evidence, places=sort_places(start, end, next_events, gap_length, True))
 
 
 @register_notice(
@@ -207,10 +197,8 @@ def _split_by_inputs(view: ScopeView, op: I64, launch: I64, reads_shapes: bool) 
     shapes = [""] * len(op)
     has_op = np.flatnonzero(op >= 0)
     if reads_shapes and len(has_op) <= _MAX_RUNS_READ:
-        with suppress(OSError, LookupError, RecursionError):  # a file that is gone, or args too deep: nothing is known
-            for place, entry in read_entries(view.trace, op[has_op]):
-                args = entry.get("args")
-                shapes[int(has_op[place])] = str(args.get("Input Dims") or "" if isinstance(args, dict) else "")
+        for run, dims in zip(has_op.tolist(), read_dims(view.trace, op[has_op]), strict=True):
+            shapes[run] = str(dims or "")
     groups: dict[tuple[int, str], list[int]] = {}
     for run, inputs in enumerate(zip(kind.tolist(), shapes, strict=True)):
         groups.setdefault(inputs, []).append(run)

@@ -8,9 +8,10 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import nearest_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine import undecidable_reasons as reasons
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, transfer_sizes
 from torchprof_tui.analysis.patterns.engine.host_activity import ALLOCATION_CALL_REGEX, DATA_LOADER_REGEX
-from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors, find_owner_ops, mark_matches
+from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors, find_owner_ops
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     find_event_places,
@@ -20,15 +21,9 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 )
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
-from torchprof_tui.analysis.patterns.engine.undecidable_reasons import (
-    NO_GPU,
-    NO_LINKS,
-    NO_LOADER_WHILE_SERVING,
-    NOTHING_HERE,
-)
 from torchprof_tui.analysis.patterns.rules import remedy_choice
 from torchprof_tui.analysis.patterns.rules.cpu_lane import find_trailing_sync
-from torchprof_tui.analysis.patterns.rules.optimizer import find_looping_steps
+from torchprof_tui.analysis.patterns.rules.optimizer import count_optimizer_launches
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, find_median, is_in, number_distinct, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
@@ -68,15 +63,13 @@ def sync_in_step(view: ScopeView) -> Answer:
     of_main_op = [not op_names or (op >= 0 and tables.name(int(op)) == main_op) for op in outer_ops]
     call_names = [tables.name(int(row)) for row in waits.row[of_main_op]]
     main_call = max(sorted(set(call_names)), key=call_names.count)
-    return Answer.fired(
+    remedy = remedy_choice.choose_sync_remedy(view, waits, main_op if op_names else "", main_call)
+    places = find_event_places(view.trace, waits.row, measure_idle_after(view, waits, lost_time))
+    seen = (
         f"{format_count(len(waits), 'wait')} in {format_count(len(steps), 'step')} ({main_call}; {main_op}); the "
-        f"GPU was idle {format_duration(idle_time)} because of them",
-        waits.row,
-        min(idle_time, view.scope.length),
-        remedy_choice.choose_sync_remedy(view, waits, main_op if op_names else "", main_call),
-        spans=lost_time,
-        places=find_event_places(view.trace, waits.row, measure_idle_after(view, waits, lost_time)),
+        f"GPU was idle {format_duration(idle_time)} because of them"
     )
+    return Answer.fired(seen, waits.row, min(idle_time, view.scope.length), remedy, lost_time, places)
 
 
 @register_pattern(
@@ -92,7 +85,7 @@ def sync_in_step(view: ScopeView) -> Answer:
 def pageable_copy(view: ScopeView) -> Answer:
     tables = view.tables
     all_copies = tables.work.events.select(tables.work.kind == Kind.COPY)
-    pageable = tables.filter_by_name(all_copies, lambda name: _matches(PAGEABLE_COPY_REGEX, name))
+    pageable = tables.filter_by_name(all_copies, lambda name: re.match(PAGEABLE_COPY_REGEX, name) is not None)
     pageable_size = transfer_sizes(view.trace, pageable.row)
     large_copies = pageable.select((pageable_size < 0) | (pageable_size > thresholds.PAGEABLE_MIN.value))
     copies = view.select_in_scope(large_copies)
@@ -110,23 +103,19 @@ def pageable_copy(view: ScopeView) -> Answer:
     own = syncs.select(is_in(view.trace.parent[syncs.row], ops[ops >= 0]))
     blocking = view.clip(tables.event_table(calls).intervals | own.intervals)
     bandwidth = _compute_bandwidth(transfer_sizes(view.trace, copies.row), copies)
-    pinned = tables.filter_by_name(all_copies, lambda name: _matches(PINNED_COPY_REGEX, name))
+    pinned = tables.filter_by_name(all_copies, lambda name: re.match(PINNED_COPY_REGEX, name) is not None)
     pinned_size = transfer_sizes(view.trace, pinned.row)
     pinned_bandwidth = _compute_bandwidth(pinned_size, pinned.select(pinned_size > thresholds.PAGEABLE_MIN.value))
     bandwidth_text = f" at {bandwidth:.1f} GB/s" if bandwidth else ""
     bandwidth_text += f", pinned ones at {pinned_bandwidth:.1f} GB/s" if pinned_bandwidth and bandwidth else ""
     return Answer.fired(
-        f"{format_count(len(copies), 'pageable copy', 'pageable copies')}{view.format_per_step(len(copies))}: "
+        f"{view.format_count(len(copies), 'pageable copy', 'pageable copies')}: "
         f"{format_duration(copy_time)}{bandwidth_text}",
         np.sort(copies.row),
         (view.clip(copies.intervals) | blocking).total,
         remedy_choice.choose_copy_remedy(view, copies),
         spans=blocking,
     )
-
-
-def _matches(pattern: str, name: str) -> bool:
-    return re.match(pattern, name) is not None
 
 
 def _compute_bandwidth(size: I64, copies: EventTable) -> float | None:
@@ -150,40 +139,31 @@ def _compute_bandwidth(size: I64, copies: EventTable) -> float | None:
 def input_starved(view: ScopeView) -> Answer:
     tables = view.tables
     if missing_reason := view.missing_window_reason():
-        return _answer_without_gpu(view) if missing_reason == NO_GPU else Answer.cannot_tell(missing_reason)
+        return _answer_without_gpu(view) if missing_reason == reasons.NO_GPU else Answer.cannot_tell(missing_reason)
     gap_finder = view.gap_finder
     if not len(gap_finder.loader_calls) and not len(tables.steps):
         return Answer.cannot_tell(
-            NO_LOADER_WHILE_SERVING if tables.trace.steps else "no data loader and no steps were recorded"
+            reasons.NO_LOADER_WHILE_SERVING if tables.trace.steps else "no data loader and no steps were recorded"
         )
-    idle_time = sum(
-        intervals.measure_between(*view.window) for intervals in gap_finder.input_idle_intervals.values()
-    ) // len(tables.devices)
-    activity = "the data loader" if len(gap_finder.loader_calls) else "no op"
-    share = idle_time / view.window_length
+    idle_time = view.time_in_window(gap_finder.input_idle_intervals) // len(tables.devices)
+    has_loader, share = len(gap_finder.loader_calls) > 0, idle_time / view.window_length
     if share < thresholds.INPUT_SHARE.value:
         return Answer.absent(f"the GPU waited {format_duration(idle_time)} for input, {format_percent(share)}")
     evidence = view.select_in_scope(gap_finder.input_waits)
-    return Answer.fired(
-        f"{format_percent(share)} of the time ({format_duration(idle_time)}) the GPU was idle while the CPU was in "
-        f"{activity}{' at the start of steps' if activity == 'no op' else ''}",
-        evidence.row,
-        idle_time,
-        remedy_choice.choose_input_remedy(view),
-        places=sort_places(evidence.start, evidence.end, evidence.row, evidence.duration, activity == "no op"),
-    )
+    where = "the data loader" if has_loader else "no op at the start of steps"
+    seen = f"{format_percent(share)} of the time ({format_duration(idle_time)}) the GPU was idle while the CPU was in "
+    places = sort_places(evidence.start, evidence.end, evidence.row, evidence.duration, not has_loader)
+    remedy = remedy_choice.choose_input_remedy(view)
+    return Answer.fired(seen + where, evidence.row, idle_time, remedy, places=places)
 
 
 def _answer_without_gpu(view: ScopeView) -> Answer:
     """Answer for a program without a GPU: the share of the time in which it was in the data loader."""
-    calls = view.select_in_scope(view.tables.match_names(DATA_LOADER_REGEX))
-    if not len(calls):
-        return Answer.cannot_tell(NO_GPU)
-    t0, t1 = view.window
-    if t1 <= t0:
-        return Answer.cannot_tell(NO_GPU)
-    time = calls.intervals.measure_between(t0, t1)
-    share = time / (t1 - t0)
+    calls = view.match_names(DATA_LOADER_REGEX)
+    if not len(calls) or not view.window_length:
+        return Answer.cannot_tell(reasons.NO_GPU)
+    time = calls.intervals.measure_between(*view.window)
+    share = time / view.window_length
     if share < thresholds.INPUT_SHARE.value:
         return Answer.absent(f"the program was {format_duration(time)} in the data loader, {format_percent(share)}")
     seen = f"{format_percent(share)} of the time ({format_duration(time)}) the program was in the data loader"
@@ -210,11 +190,10 @@ def idle_gap(view: ScopeView) -> Answer:
     is_rare = len(long_gaps) < thresholds.IDLE_MIN_GAPS.value
     if is_rare or share < thresholds.IDLE_SHARE.value:
         return Answer.absent(f"{format_count(len(long_gaps), 'gap')}, {format_percent(share)} of the time")
+    next_event = gaps.next_event[long_gaps]
     if len(view.steps) > 1:
         # The late step is the one that launched the work after the gap.
-        launch = np.where(
-            gaps.next_event[long_gaps] >= 0, view.trace.links.launch_of[np.maximum(gaps.next_event[long_gaps], 0)], -1
-        )
+        launch = np.where(next_event >= 0, view.trace.links.launch_of[np.maximum(next_event, 0)], -1)
         late_steps = tables.steps.index_at(view.trace.start[launch[launch >= 0]])
         late_steps = sorted_unique(late_steps[late_steps >= 0])
         if len(late_steps) < max(2, thresholds.IDLE_STEPS_SHARE.value * len(view.steps)):
@@ -227,23 +206,17 @@ def idle_gap(view: ScopeView) -> Answer:
     # Steps in which gaps start overlap the scope where the work around a gap does not.
     steps = tables.steps
     step_indices = steps.index_at(gaps.start[long_gaps])
-    neighbours = sorted_unique(
-        np.concatenate(
-            [gaps.next_event[long_gaps][gaps.next_event[long_gaps] >= 0], steps.row[step_indices[step_indices >= 0]]]
-        )
-    )
-    evidence = view.select_in_scope(tables.event_table(neighbours)).row
+    neighbours = np.concatenate([next_event[next_event >= 0], steps.row[step_indices[step_indices >= 0]]])
+    evidence = view.select_in_scope(tables.event_table(sorted_unique(neighbours))).row
     evidence = evidence if len(evidence) else view.representative_events()
     if not len(evidence):
-        return Answer.cannot_tell(NOTHING_HERE)
+        return Answer.cannot_tell(reasons.NOTHING_HERE)
     return Answer.fired(
         f"{format_count(len(long_gaps), 'gap')} of {format_duration(thresholds.IDLE_MIN.value)} or more, "
         f"{format_duration(idle_time)} or {format_percent(share)} of {view.window_label}: {cause_text}",
         evidence,
         idle_time,
-        places=sort_places(
-            gaps.start[long_gaps], gaps.end[long_gaps], gaps.next_event[long_gaps], program_time[long_gaps], True
-        ),
+        places=sort_places(gaps.start[long_gaps], gaps.end[long_gaps], next_event, program_time[long_gaps], True),
     )
 
 
@@ -261,16 +234,17 @@ def tiny_kernels(view: ScopeView) -> Answer:
     tables, work = view.tables, view.work
     is_kernel = (work.kind == Kind.KERNEL) & (work.launch >= 0)
     if not is_kernel.any():
-        return Answer.cannot_tell(NO_LINKS)
+        return Answer.cannot_tell(reasons.NO_LINKS)
     _, call_index = number_distinct(work.launch[is_kernel], len(view.trace))
-    steps = find_launch_ancestors(tables, mark_matches, OPTIMIZER_STEP_REGEX)
+    steps = find_launch_ancestors(tables, OPTIMIZER_STEP_REGEX)
     owner = steps[view.work_in_scope][is_kernel].astype(np.int64)
     owner = np.where(owner >= 0, owner, view.outer_op[is_kernel])
     fan_out = np.bincount(call_index)[call_index]
     kernel_events = work.events.select(is_kernel)
     has_own_launch = (owner >= 0) & (fan_out == 1)  # kernels of a graph share one launch
     tiny_owners = _find_tiny_kernel_owners(owner[has_own_launch], kernel_events.duration[has_own_launch])
-    tiny_owners = tiny_owners[~is_in(tiny_owners, find_looping_steps(view))]  # `optimizer-loop` counts these
+    looping = view.compute_once(count_optimizer_launches).looping  # `optimizer-loop` counts these
+    tiny_owners = tiny_owners[~is_in(tiny_owners, looping)]
     if not len(tiny_owners):
         return Answer.absent()
     is_tiny = has_own_launch & is_in(owner, tiny_owners)
@@ -281,7 +255,7 @@ def tiny_kernels(view: ScopeView) -> Answer:
     return Answer.fired(
         f"{tables.name(largest_owner)} launches {int(kernels_by_owner.max()):,} kernels, "
         f"{format_duration(find_median(tiny_events.duration))} in the "
-        f"median; {format_count(len(tiny_owners), 'such call')}{view.format_per_step(len(tiny_owners))}",
+        f"median; {view.format_count(len(tiny_owners), 'such call')}",
         np.sort(np.concatenate([owners_in_scope.row, tiny_events.row])),
         view.covered_time(owners_in_scope) or view.covered_time(tiny_events),
         remedy_choice.choose_tiny_kernel_remedy(view, tables.name(largest_owner)),
@@ -329,8 +303,7 @@ def alloc_in_step(view: ScopeView) -> Answer:
 
 def find_waits(view: ScopeView) -> EventTable:
     """Find calls that wait for the GPU on threads that launch: syncs and blocking device-to-host copies."""
-    tables = view.tables
-    work = tables.work
+    tables, work = view.tables, view.tables.work
     copies = work.events.select((work.kind == Kind.COPY) & (work.launch >= 0))
     blocking = tables.filter_by_name(copies, lambda name: "DtoH" in name and "Pageable" in name)
     calls = sorted_unique(view.trace.links.launch_of[blocking.row]).astype(np.int64)

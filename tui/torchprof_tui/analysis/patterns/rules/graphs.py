@@ -11,14 +11,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, find_
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS
-from torchprof_tui.analysis.patterns.rules.serving import (
-    NO_GENERATION,
-    GenerationSteps,
-    explain_missing_steps,
-    find_generation_steps,
-    select_decoding,
-    step_events,
-)
+from torchprof_tui.analysis.patterns.rules import serving
 from torchprof_tui.analysis.patterns.rules.torch_compile import AOT_PROLOGUE_REGEX, CACHE_LOOKUP_REGEX, PREGRAPH_REGEX
 from torchprof_tui.analysis.serving.serving_steps import UNKNOWN, NotGraphed, StepKind
 from torchprof_tui.trace.core.arrays import I64, Bool, find_median, is_in, sorted_unique
@@ -38,8 +31,7 @@ def find_input_copies(tables: TraceTables) -> EventTable:
     # A call is a copy if all its work is.
     calls = sorted_unique(np.concatenate([work.launch[linked], launches.row])).astype(np.int64)
     other = tables.mark_rows(work.launch[linked & ~is_copy])
-    order = np.lexsort((trace.start[calls], trace.lane[calls]))
-    calls = calls[order]
+    calls = calls[np.lexsort((trace.start[calls], trace.lane[calls]))]
     lane = trace.lane[calls]
     is_replay = is_in(calls, launches.row)
     ends_run = is_replay | other[calls]  # a run of copies ends at a replay, or at other work
@@ -69,20 +61,15 @@ def graph_input_copies(view: ScopeView) -> Answer:
     if not (tables.work.launch >= 0).any():
         return Answer.cannot_tell(NO_LINKS)
     copies = view.select_in_scope(tables.compute_once(find_input_copies))
-    time, summary = view.covered_time(copies), describe_replay_costs(view)
+    time, summary, remedy = view.covered_time(copies), describe_replay_costs(view), None
     if time < thresholds.GRAPH_COPY_SHARE.value * view.scope.length:
         return Answer.absent(summary)
-    return Answer.fired(
-        summary,
-        np.sort(copies.row),
-        time,
-        Remedy(
+    if tables.practices.uses_compile:
+        remedy = Remedy(
             "keep the inputs at one address and mark them as static, so that compiled code does not copy them",
             "torch._dynamo.mark_static_address(x)",
         )
-        if view.tables.practices.uses_compile
-        else None,
-    )
+    return Answer.fired(summary, np.sort(copies.row), time, remedy)
 
 
 def describe_replay_costs(view: ScopeView) -> str:
@@ -111,8 +98,7 @@ _CAPTURE_SIZES = {
 """How each engine is told for which batch sizes to capture graphs."""
 
 
-def _is_replayed(steps: GenerationSteps) -> Bool:
-    """Return which steps have most of their kernels launched by graphs: bool[s]."""
+def _is_replayed(steps: serving.GenerationSteps) -> Bool:
     replayed: Bool = steps.graph_kernels >= thresholds.GRAPH_SHARE.value * np.maximum(steps.kernels, 1)
     return replayed
 
@@ -125,13 +111,13 @@ def _is_replayed(steps: GenerationSteps) -> Bool:
     "steps replay graphs. Steps with prompts do not count. Why is read from the batch sizes that the annotations name. "
     "Time at stake: what these steps take longer than the median step with a graph.",
     thresholds=(thresholds.DECODE_MIN_KERNELS, thresholds.GRAPH_SHARE),
-    needs=(explain_missing_steps,),
+    needs=(serving.explain_missing_steps,),
 )
 def eager_fallback(view: ScopeView) -> Answer:
-    steps, decoding = select_decoding(view)
+    steps, decoding = serving.select_decoding(view)
     decoding = decoding[steps.kernels[decoding] >= thresholds.DECODE_MIN_KERNELS.value]
     if not len(decoding):
-        return Answer.absent("no decode steps" if len(steps) else NO_GENERATION)
+        return Answer.absent("no decode steps" if len(steps) else serving.NO_GENERATION)
     is_replayed = _is_replayed(steps)
     eager, replayed = decoding[~is_replayed[decoding]], decoding[is_replayed[decoding]]
     if not len(eager):
@@ -141,19 +127,16 @@ def eager_fallback(view: ScopeView) -> Answer:
     usual = find_median(steps.step_time[replayed])
     excess = np.maximum(steps.step_time[eager] - int(usual), 0)
     why, remedy = _explain_eager_steps(steps, eager, replayed)
-    rows = step_events(view, steps, eager).row
-    cost = excess[np.argsort(steps.row[eager])]
-    return Answer.fired(
+    rows = serving.step_events(view, steps, eager).row
+    places = find_event_places(view.trace, rows, excess[np.argsort(steps.row[eager])])
+    seen = (
         f"{len(eager)} of {format_count(len(decoding), 'decode step')} launch their kernels one by one and take "
-        f"{format_duration(find_median(steps.step_time[eager]))} instead of {format_duration(usual)}; {why}",
-        rows,
-        min(int(excess.sum()), view.scope.length),
-        remedy,
-        places=find_event_places(view.trace, rows, cost),
+        f"{format_duration(find_median(steps.step_time[eager]))} instead of {format_duration(usual)}; {why}"
     )
+    return Answer.fired(seen, rows, min(int(excess.sum()), view.scope.length), remedy, places=places)
 
 
-def _explain_eager_steps(steps: GenerationSteps, eager: I64, replayed: I64) -> tuple[str, Remedy | None]:
+def _explain_eager_steps(steps: serving.GenerationSteps, eager: I64, replayed: I64) -> tuple[str, Remedy | None]:
     """Explain why steps ran eagerly, by their batch sizes: (reason, remedy; None for that of the pattern)."""
     code = _CAPTURE_SIZES.get(steps.engine, "")
     if steps.serving is not None and (steps.serving.not_graphed[eager] == NotGraphed.SAID_EAGER).all():
@@ -161,20 +144,17 @@ def _explain_eager_steps(steps: GenerationSteps, eager: I64, replayed: I64) -> t
     batches, with_graph = np.unique(steps.batch[eager]), np.unique(steps.batch[replayed])
     if UNKNOWN in batches or UNKNOWN in with_graph:
         return "nothing in the trace says for which batch size a graph exists", None
+    sizes, common = _format_sizes(batches), batches[is_in(batches, with_graph)]
     if batches.min() > with_graph.max():
-        return (
-            f"their batches of {_format_sizes(batches)} are larger than any with a graph (up to {with_graph.max()})",
-            Remedy(f"capture graphs for up to {batches.max()} sequences, or let the engine take fewer at once", code),
-        )
-    if not is_in(batches, with_graph).any():
-        return f"no graph is replayed for batches of {_format_sizes(batches)}", Remedy(
-            f"capture a graph for batches of {_format_sizes(batches)} as well, or pad them to the next size", code
-        )
-    return (
-        f"batches of {_format_sizes(batches[is_in(batches, with_graph)])} replay a graph in other steps, so the "
-        "size is not the cause",
-        Remedy("compare such a step with one that replays a graph: a feature of its requests may rule the graph out"),
-    )
+        why = f"their batches of {sizes} are larger than any with a graph (up to {with_graph.max()})"
+        action = f"capture graphs for up to {batches.max()} sequences, or let the engine take fewer at once"
+        return why, Remedy(action, code)
+    if not len(common):
+        action = f"capture a graph for batches of {sizes} as well, or pad them to the next size"
+        return f"no graph is replayed for batches of {sizes}", Remedy(action, code)
+    why = f"batches of {_format_sizes(common)} replay a graph in other steps, so the size is not the cause"
+    action = "compare such a step with one that replays a graph: a feature of its requests may rule the graph out"
+    return why, Remedy(action)
 
 
 def _format_sizes(sizes: I64) -> str:
@@ -186,7 +166,7 @@ def find_captured_sizes(tables: TraceTables) -> I64:
 
     The engine says it, or steps with other batches replay the same graph: then it is the largest of these, at least.
     """
-    steps: GenerationSteps = tables.compute_once(find_generation_steps)
+    steps: serving.GenerationSteps = tables.compute_once(serving.find_generation_steps)
     sizes: I64 = steps.padded_batch.copy()
     groups = _group_by_graph(tables, steps)
     is_decode = steps.kind_mask(StepKind.DECODE)
@@ -198,7 +178,7 @@ def find_captured_sizes(tables: TraceTables) -> I64:
     return sizes
 
 
-def _group_by_graph(tables: TraceTables, steps: GenerationSteps) -> I64:
+def _group_by_graph(tables: TraceTables, steps: serving.GenerationSteps) -> I64:
     """Group the steps that replay equal graphs, by kernels and grids in order: int64[s], -1 without one graph."""
     group = np.full(len(steps), -1, np.int64)
     work, launches = tables.work, tables.practices.graph_launches
@@ -229,14 +209,14 @@ def _group_by_graph(tables: TraceTables, steps: GenerationSteps) -> I64:
     "Time at stake, at most: the same share of these steps' GPU time without matrix products, which "
     "read all weights for any number of rows.",
     thresholds=(thresholds.PADDING_SHARE,),
-    needs=(explain_missing_steps,),
+    needs=(serving.explain_missing_steps,),
 )
 def graph_padding(view: ScopeView) -> Answer:
     tables = view.tables
-    steps, decoding = select_decoding(view)
+    steps, decoding = serving.select_decoding(view)
     replaying = decoding[_is_replayed(steps)[decoding] & (steps.graph_kernels[decoding] > 0)]
     if not len(replaying):
-        return Answer.absent("no decode step replays a graph" if len(steps) else NO_GENERATION)
+        return Answer.absent("no decode step replays a graph" if len(steps) else serving.NO_GENERATION)
     if (steps.batch[replaying] == UNKNOWN).all():
         return Answer.cannot_tell("no annotation says how many sequences a step has")
     captured = tables.compute_once(find_captured_sizes)[replaying]
@@ -256,7 +236,7 @@ def graph_padding(view: ScopeView) -> Answer:
         return Answer.absent(text)
     padded = replaying[known & (captured > batch)]
     largest = int(np.argmax((captured - batch) * known))
-    rows = step_events(view, steps, padded).row
+    rows = serving.step_events(view, steps, padded).row
     # The GPU time of kernels launched in these steps, without matrix products.
     work = tables.work
     is_other = (work.kind == Kind.KERNEL) & (work.launch >= 0) & ~work.class_mask(KernelClass.GEMM)

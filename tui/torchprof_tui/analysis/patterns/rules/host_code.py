@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine import host_code_time, thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
-from torchprof_tui.analysis.patterns.engine.host_code_time import DO_LESS_PER_OP, HostCode, find_host_code
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.engine.main_thread import MainThread, find_main_window
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
@@ -50,8 +48,8 @@ def host_code(view: ScopeView) -> Answer:
         return Answer.absent("with a GPU it counts as a cause of idle time: host code in the time tree, idle-gap")
     if missing_reason := (NO_GPU if len(tables.calls) else "" if len(tables.ops) else NO_CPU):
         return Answer.cannot_tell(missing_reason)
-    host = find_host_code(view)
-    t0, t1 = find_main_window(view, host.main) if host.main is not None else (0, 0)
+    host = host_code_time.find_host_code(view)
+    t0, t1 = host_code_time.find_main_window(view, host.main) if host.main is not None else (0, 0)
     if host.main is None or t1 <= t0:
         return Answer.cannot_tell("the program did nothing in this range")
     share = host.intervals.total / (t1 - t0)
@@ -61,21 +59,18 @@ def host_code(view: ScopeView) -> Answer:
     owners = host.describe_owners()
     events = host.events if len(host.owners) else _find_neighbours(view, host.main, host)
     events = events if len(events) else view.representative_events()
-    action = host.choose_remedy(view)
-    remedy = Remedy(action, _choose_code(host, action)) if action else None
-    places = find_gap_places(view.trace, host.intervals, host.events, tables.ops.row, host.main.lane)
-    return Answer.fired(
-        f"{seen}{f', {owners}' if owners else ''}", events, host.intervals.total, remedy, host.intervals, places
+    action, code = host.choose_remedy(view), "if step % 100 == 0: …  # not in each step" if host.owners else ""
+    remedy = (
+        Remedy(action, "model = torch.compile(model)" if action == host_code_time.DO_LESS_PER_OP else code)
+        if action
+        else None
     )
+    places = find_gap_places(view.trace, host.intervals, host.events, tables.ops.row, host.main.lane)
+    seen += f", {owners}" if owners else ""
+    return Answer.fired(seen, events, host.intervals.total, remedy, host.intervals, places)
 
 
-def _choose_code(host: HostCode, action: str) -> str:
-    if action == DO_LESS_PER_OP:
-        return "model = torch.compile(model)"
-    return "if step % 100 == 0: …  # not in each step" if host.owners else ""
-
-
-def _find_neighbours(view: ScopeView, main: MainThread, host: HostCode) -> I64:
+def _find_neighbours(view: ScopeView, main: host_code_time.MainThread, host: host_code_time.HostCode) -> I64:
     """Find the ops of the main thread before and after the longest times without any: int64[k]."""
     ops = main.select(view.tables.ops)
     gaps = np.argsort(host.intervals.starts - host.intervals.ends, kind="stable")[:_MAX_GAPS]
@@ -161,8 +156,7 @@ def _find_active_times(tables: TraceTables) -> Intervals:
 
 def _find_outermost_starts(tables: TraceTables) -> I64:
     """Return the starts of the ops of launching threads that lie in no other op, sorted."""
-    trace = tables.trace
-    ops = tables.launching_thread_ops
+    trace, ops = tables.trace, tables.launching_thread_ops
     parent = np.asarray(trace.parent[ops.row])
     nested = (parent >= 0) & (trace.kind[np.maximum(parent, 0)] == Kind.OP)
     starts: I64 = np.sort(ops.start[~nested])
@@ -187,29 +181,21 @@ def gc_pause(view: ScopeView) -> Answer:
     if len(runs):
         return _describe_collections(view, runs)
     pauses = tables.compute_once(find_host_pauses)
-    seen = np.flatnonzero(view.overlap_mask(pauses.start, pauses.end)) if len(pauses) else np.zeros(0, dtype=np.int64)
-    irregular = seen[pauses.is_irregular[seen]] if len(seen) else seen
+    seen = np.flatnonzero(view.overlap_mask(pauses.start, pauses.end))
     if not len(seen):
         return Answer.absent()
+    irregular = seen[pauses.is_irregular[seen]]
     longest = format_duration(int((pauses.end - pauses.start)[seen].max()))
-    pause_text = format_count(len(seen), "pause")
-    if not len(irregular):
-        if len(tables.steps) > 2:
-            return Answer.absent(
-                f"{pause_text} of up to {longest}, at the same op in each step: caused by the program's code"
-            )
-        return Answer.cannot_tell(
-            f"{pause_text} of up to {longest}; fewer than three steps are too few to see what recurs"
-        )
+    text = f"{format_count(len(seen), 'pause')} of up to {longest}"
     if len(tables.steps) <= 2:
-        return Answer.cannot_tell(
-            f"{pause_text} of up to {longest}; fewer than three steps are too few to see what recurs"
-        )
+        return Answer.cannot_tell(f"{text}; fewer than three steps are too few to see what recurs")
+    if not len(irregular):
+        return Answer.absent(f"{text}, at the same op in each step: caused by the program's code")
     frames = tables.practices.python_frames
     if len(frames):
         irregular = irregular[~_has_own_frames(frames, pauses.start[irregular], pauses.end[irregular])]
         if not len(irregular):
-            return Answer.absent(f"{pause_text} of up to {longest}, in functions that the stacks name")
+            return Answer.absent(f"{text}, in functions that the stacks name")
         longest = format_duration(int((pauses.end - pauses.start)[irregular].max()))
     likely = "plain Python, " if len(frames) else ""
     missing = "" if len(frames) else " with stacks, or"
@@ -233,25 +219,22 @@ def _has_own_frames(frames: EventTable, start: I64, end: I64) -> Bool:
 
 
 def _describe_collections(view: ScopeView, runs: EventTable) -> Answer:
-    """Describe named collections; at stake is their time without GPU work."""
     idle = runs.intervals
     for device in view.tables.devices:
         idle = idle - view.tables.busy_intervals(device)
     at_stake = view.clip(idle).total
     time = view.covered_time(runs)
-    is_called = all("collect" in view.tables.name(int(row)) for row in runs.row)
-    return Answer.fired(
-        f"{format_count(len(runs), 'collection')}, {format_duration(time)} together, the longest "
-        f"{format_duration(int(runs.duration.max()))}; the GPU was idle for {format_duration(at_stake)} of it",
-        runs.row,
-        at_stake,
-        Remedy(
+    remedy = None
+    if all("collect" in view.tables.name(int(row)) for row in runs.row):
+        remedy = Remedy(
             "the program calls gc.collect() itself: remove it from the loop, or call it between epochs",
             "if step == last_step: gc.collect()",
         )
-        if is_called
-        else None,
+    seen = (
+        f"{format_count(len(runs), 'collection')}, {format_duration(time)} together, the longest "
+        f"{format_duration(int(runs.duration.max()))}; the GPU was idle for {format_duration(at_stake)} of it"
     )
+    return Answer.fired(seen, runs.row, at_stake, remedy)
 
 
 CREATING_OP = re.compile(

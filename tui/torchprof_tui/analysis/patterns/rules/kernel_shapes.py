@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -30,12 +29,9 @@ _NOTHING = np.empty(0, dtype=np.int64)
 def _answer(view: ScopeView, chosen: Bool, seen: str, headline: str, removed: I64 | None = None) -> Answer:
     """Answer by kernels, bool[work]; `removed`: rows that are gone once mended, none where that is not known."""
     kernels = view.work.events.select(chosen)
-    share = float(view.work_time[chosen].sum()) / max(float(view.work_time.sum()), 1.0)
-    text = f"{seen}: {format_percent(share)} of GPU time"
-    answer = Answer.fired(
-        text, kernels.row, view.covered_time(kernels), removed=_NOTHING if removed is None else removed
-    )
-    return replace(answer, headline=headline)
+    text = f"{seen}: {format_percent(view.share_of_gpu_time(chosen))} of GPU time"
+    gone = _NOTHING if removed is None else removed
+    return Answer.fired(text, kernels.row, view.covered_time(kernels), removed=gone, headline=headline)
 
 
 def _find_by_inputs(view: ScopeView, candidates: Bool, judge: Callable[[OpInputs], bool]) -> tuple[Bool, bool]:

@@ -10,6 +10,7 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.gpu_gaps import GapFinder
+from torchprof_tui.analysis.patterns.engine.op_text import read_dims
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, find_event_places, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
@@ -21,7 +22,6 @@ from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, find_median, fi
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.read_entries import read_entries
 
 
 @register_pattern(
@@ -94,7 +94,6 @@ def find_clock_drift(tables: TraceTables, gap_finder: GapFinder) -> ClockDrift:
     where no steps repeat and nothing is communicated. Kernels beside a collective are left out.
     """
     work = tables.work
-    has_collectives = any(len(intervals) for intervals in tables.collective_intervals.values())
     repeats = gap_finder.repeated_steps
     if len(repeats.steps) >= thresholds.CLOCK_MIN_STEPS.value:
         order = np.argsort(work.events.row)
@@ -108,9 +107,8 @@ def find_clock_drift(tables: TraceTables, gap_finder: GapFinder) -> ClockDrift:
             overlap = collectives.measure_before(work.events.end) > collectives.measure_before(work.events.start)
             beside |= (work.device == device) & overlap
         groups = list(places[:, chosen & ~beside[places].any(axis=0)].T)
-        third = max(len(repeats.steps) // 3, 1)
-        return _compare_runs(tables, groups, third)
-    if has_collectives:
+        return _compare_runs(tables, groups, max(len(repeats.steps) // 3, 1))
+    if any(len(intervals) for intervals in tables.collective_intervals.values()):
         return _NO_DRIFT
     kernels = np.flatnonzero(work.kind == Kind.KERNEL)
     group = tables.launch_group[kernels]
@@ -138,12 +136,8 @@ def _select_equal_inputs(tables: TraceTables, groups: list[I64]) -> list[I64]:
     side_of = np.repeat(np.arange(len(sides)), [len(side) for side in sides])
     rows = op[np.concatenate(sides)] if sides else np.empty(0, np.int64)
     shapes: list[set[str]] = [set() for _ in sides]
-    try:
-        for index, entry in read_entries(tables.trace, rows[rows >= 0]):
-            args = entry.get("args")
-            shapes[side_of[rows >= 0][index]].add(str(args.get("Input Dims") if isinstance(args, dict) else None))
-    except (OSError, LookupError):
-        return groups
+    for side, dims in zip(side_of[rows >= 0].tolist(), read_dims(tables.trace, rows[rows >= 0]), strict=True):
+        shapes[side].add(str(dims))
     return [runs for k, runs in enumerate(groups) if k >= _MAX_KERNELS_READ or shapes[2 * k] == shapes[2 * k + 1]]
 
 
@@ -229,7 +223,6 @@ def clock_variation(view: ScopeView) -> Answer:
 
 
 def _describe_ranks(view: ScopeView) -> str:
-    """Describe how much slower this rank's GPU is than the fastest; "" if it is not."""
     rank_context = view.tables.rank_context
     if rank_context is None:
         return ""
@@ -344,14 +337,11 @@ def _find_fastest_at_position(name: I32, step: I64, time: I64, steps: int) -> tu
     np.minimum.at(low, name_of_key, counts)
     np.maximum.at(high, name_of_key, counts)
     is_equal = (low == high) & (np.bincount(name_of_key, minlength=len(low)) == steps)
-    place = np.lexsort((position, name[order]))
-    is_new = np.ones(len(place), np.bool_)
-    ordered_name, ordered_position = name[order][place], position[place]
-    is_new[1:] = (np.diff(ordered_name) != 0) | (np.diff(ordered_position) != 0)
-    least = np.minimum.reduceat(time[order][place], np.flatnonzero(is_new))
-    rows = order[place]
-    is_known[rows] = is_equal[ordered_name]
-    fastest[rows] = np.where(is_equal[ordered_name], least[np.cumsum(is_new) - 1], 0)
+    places, place = np.unique(name[order].astype(np.int64) * len(order) + position, return_inverse=True)
+    least = np.full(len(places), np.iinfo(np.int64).max)
+    np.minimum.at(least, place, time[order])
+    is_known[order] = is_equal[name[order]]
+    fastest[order] = np.where(is_known[order], least[place], 0)
     return fastest, is_known
 
 
@@ -374,15 +364,8 @@ def _compare_shapes(
     near = np.flatnonzero(is_in(ops.name, ops.name[slow]) & ~is_slow & (time <= 2 * median[ops.name]))
     near = near[np.linspace(0, len(near) - 1, min(_MAX_SHAPES_READ, len(near))).astype(np.int64)]
     chosen = np.concatenate([slow, near])
-    shapes: dict[int, str] = {}
-    try:
-        for index, entry in read_entries(trace, ops.row[chosen]):
-            args = entry.get("args")
-            dims = args.get("Input Dims") if isinstance(args, dict) else None
-            if dims:
-                shapes[index] = f"{ops.name[chosen[index]]} {dims}"
-    except (OSError, LookupError):
-        return False, False
+    recorded = enumerate(read_dims(trace, ops.row[chosen]))
+    shapes = {index: f"{ops.name[chosen[index]]} {dims}" for index, dims in recorded if dims}
     usual = {shape for index, shape in shapes.items() if index >= len(slow)}
     of_slow = [shape for index, shape in shapes.items() if index < len(slow)]
     return bool(of_slow and usual), 2 * sum(shape in usual for shape in of_slow) > len(of_slow)

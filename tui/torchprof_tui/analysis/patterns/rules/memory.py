@@ -11,13 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.analysis.memory.device_memory import DeviceMemory
-from torchprof_tui.analysis.memory.findings.allocator_findings import (
-    EXPANDABLE,
-    RetryCalls,
-    find_retry_calls,
-    find_scattered_growth,
-    measure_unused,
-)
+from torchprof_tui.analysis.memory.findings import allocator_findings
 from torchprof_tui.analysis.memory.findings.lifetime_findings import MIN_STEPS, list_memory_findings
 from torchprof_tui.analysis.memory.findings.memory_finding import MemoryFinding, format_number, format_size
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory, MemoryHistory, build_memory_history
@@ -42,10 +36,6 @@ class MemoryChecks:
     devices: tuple[DeviceHistory, ...]
     found: dict[str, tuple[DeviceHistory, MemoryFinding]]
 
-    @property
-    def has_addresses(self) -> bool:
-        return any(device.memory.lifetimes is not None for device in self.devices)
-
 
 def check_memory(tables: TraceTables) -> MemoryChecks:
     """List the findings about a trace's memory; call it through `TraceTables.compute_once`."""
@@ -65,12 +55,14 @@ def _answer_from_finding(view: ScopeView, pattern_id: str) -> Answer:
     checks = view.tables.compute_once(check_memory)
     if checks.history is None:
         return Answer.cannot_tell(NO_MEMORY)
-    if not checks.has_addresses:
+    if all(device.memory.lifetimes is None for device in checks.devices):
         return Answer.cannot_tell(NO_ADDRESSES)
     if pattern_id not in checks.found:
         return Answer.absent()
     device, finding = checks.found[pattern_id]
-    return _fire(view, device.memory, finding, _find_evidence(device, finding), len(checks.devices) > 1)
+    rows = device.op[finding.lifetimes[:MAX_EVIDENCE]]
+    rows = rows[rows >= 0] if (rows >= 0).any() else _find_events_at(device, np.array([device.memory.peak], np.int64))
+    return _fire(view, device.memory, finding, rows, len(checks.devices) > 1)
 
 
 def _fire(view: ScopeView, memory: DeviceMemory, finding: MemoryFinding, rows: I64, is_named: bool) -> Answer:
@@ -83,15 +75,6 @@ def _fire(view: ScopeView, memory: DeviceMemory, finding: MemoryFinding, rows: I
     if finding.saved:
         seen += f"; at the peak up to {format_size(finding.saved)} less"
     return Answer.fired(seen, events, remedy=Remedy(finding.action, finding.code))
-
-
-def _find_evidence(device: DeviceHistory, finding: MemoryFinding) -> I64:
-    """Find the ops that allocated a finding's evidence, else what ran at the peak: rows of the trace."""
-    ops = device.op[finding.lifetimes[:MAX_EVIDENCE]]
-    if (ops >= 0).any():
-        rows: I64 = ops[ops >= 0]
-        return rows
-    return _find_events_at(device, np.array([device.memory.peak], np.int64))
 
 
 def _find_events_at(device: DeviceHistory, positions: I64) -> I64:
@@ -124,7 +107,7 @@ def memory_growth(view: ScopeView) -> Answer:
     meaning="the allocator holds enough free memory, but no free block is large enough (or it belongs to another "
     "stream or to a CUDA graph): it gets more from the driver, and fails earlier",
     action="let segments grow, so that free blocks of different sizes do not lie between blocks in use",
-    code=EXPANDABLE,
+    code=allocator_findings.EXPANDABLE,
     decided="Reserved memory grows for an allocation above 1 MiB although as much, at least 256 MiB and a fifth of "
     "what is reserved, was reserved and free. Memory that is reserved and not in use proves nothing alone.",
 )
@@ -134,12 +117,12 @@ def fragmentation(view: ScopeView) -> Answer:
         return Answer.cannot_tell(NO_MEMORY)
     if "fragmentation" in checks.found:
         device, finding = checks.found["fragmentation"]
-        growth = find_scattered_growth(device.memory)
+        growth = allocator_findings.find_scattered_growth(device.memory)
         position = device.memory.find_position(growth.time) if growth else device.memory.peak
         rows = _find_events_at(device, np.array([position], np.int64))
         return _fire(view, device.memory, finding, rows, len(checks.devices) > 1)
     for device in checks.devices:
-        if not device.memory.is_cpu and (unused := measure_unused(device.memory)):
+        if not device.memory.is_cpu and (unused := allocator_findings.measure_unused(device.memory)):
             return Answer.cannot_tell(
                 f"at the peak {format_size(unused[0])} of {format_size(unused[1])} reserved are not in use; whether "
                 "they are in pieces, or were needed before the recording, a snapshot shows: --memory-snapshot"
@@ -183,15 +166,15 @@ def temporary_spike(view: ScopeView) -> Answer:
     return _answer_from_finding(view, "temporary-spike")
 
 
-def _find_retries(tables: TraceTables) -> RetryCalls:
-    return find_retry_calls(tables.trace)
+def _find_retries(tables: TraceTables) -> allocator_findings.RetryCalls:
+    return allocator_findings.find_retry_calls(tables.trace)
 
 
 @register_pattern(
     "The allocator ran out and tried again",
     meaning="the driver had no memory left: torch gave its cache back and asked again, which waits for the GPU",
     action="use less memory, or fragment it less: the program is at the limit of the device",
-    code=EXPANDABLE,
+    code=allocator_findings.EXPANDABLE,
     decided="Inside one op cudaMalloc, then cudaFree, then cudaMalloc, and less is reserved after the op than before "
     "it. Convolutions are left out: their libraries do so while they try algorithms.",
     needs=(ScopeView.missing_calls_reason,),

@@ -9,6 +9,7 @@ import numpy as np
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.avoidable_work import answer_fault, pair_neighbours
 from torchprof_tui.analysis.patterns.engine.event_tables import transfer_sizes
+from torchprof_tui.analysis.patterns.engine.launch_owners import CLONE_REGEX
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, register_fault
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
@@ -117,7 +118,7 @@ def repeated_clones(view: ScopeView) -> Answer:
     outer = tables.compute_once(find_outer_ops)
     is_view = tables.match_rows(outer.table.row, r"aten::(detach|view|reshape|alias|slice|select|t|transpose|permute)$")
     kept = np.flatnonzero(~is_view)
-    places = np.flatnonzero(tables.is_clone[outer.table.row[kept]])
+    places = np.flatnonzero(tables.match_rows(outer.table.row[kept], CLONE_REGEX))
     inner = OuterOps(outer.table.take(kept), outer.part[kept], outer.reads[kept])
     runs = find_runs(inner, places, 1, int(thresholds.READS_IN_A_ROW.value))
     if not runs:
@@ -126,7 +127,7 @@ def repeated_clones(view: ScopeView) -> Answer:
     clones = view.select_in_scope(tables.event_table(sorted_unique(rows))).row
     if not len(clones):
         return Answer.absent()
-    seen = f"{format_count(len(clones), 'clone')}{view.format_per_step(len(clones))}"
+    seen = f"{view.format_count(len(clones), 'clone')}"
     group = np.repeat(np.arange(len(runs)), [len(run) for run in runs])[is_in(rows, clones)]
     gaps = pair_neighbours(view.trace, rows[is_in(rows, clones)], group)
     return answer_fault(view, np.concatenate([clones, _find_nodes_of(tables, clones)]), seen, gaps=gaps)
@@ -220,15 +221,10 @@ def activation_statistics(view: ScopeView) -> Answer:
     edges = np.flatnonzero((is_inside[1:] != is_inside[:-1]) | (part[1:] != part[:-1])) + 1
     names = outer.table.name.astype(np.int64)
     begins_detached = tables.match_rows(rows, r"aten::detach$")
-    number = np.zeros(len(rows), dtype=np.int64)
-    number[edges] = 1
-    number = np.cumsum(number)
+    number = edges.searchsorted(np.arange(len(rows)), side="right")
     first, stop = np.concatenate([[0], edges]), np.append(edges, len(rows))
     size = len(edges) + 1
-    reductions, detached = (
-        np.bincount(number[is_reduction], minlength=size),
-        np.bincount(number[begins_detached], minlength=size),
-    )
+    reductions, detached = (np.bincount(number[mask], minlength=size) for mask in (is_reduction, begins_detached))
     reducing = np.flatnonzero((reductions > 2) | ((reductions > 0) & (detached > 0)))  # a few of many
     runs = [np.arange(first[run], stop[run]) for run in reducing.tolist()]
     found = [run for run in runs if _is_statistic(run, is_reduction, begins_detached, names)]
@@ -242,7 +238,7 @@ def activation_statistics(view: ScopeView) -> Answer:
     if not inside.any():
         return Answer.absent()
     count = len(sorted_unique(group[inside]))
-    seen = f"{format_count(count, 'tensor')}{view.format_per_step(count)} reduced to statistics"
+    seen = f"{view.format_count(count, 'tensor')} reduced to statistics"
     return answer_fault(view, chosen[inside], seen, gaps=pair_neighbours(view.trace, chosen[inside], group[inside]))
 
 

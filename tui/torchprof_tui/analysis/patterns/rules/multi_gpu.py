@@ -7,7 +7,6 @@ of these says has no owner, and nobody is told how to change it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from enum import Enum
 
 import numpy as np
@@ -19,14 +18,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, regis
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_GPU
-from torchprof_tui.analysis.patterns.rules.communication import (
-    BUCKET_REMEDY,
-    build_card_of_view,
-    describe_missing_collectives,
-    describe_unbucketed_reduces,
-    find_reduce_sections,
-    find_slow_rate,
-)
+from torchprof_tui.analysis.patterns.rules import communication
 from torchprof_tui.analysis.time.intervals import unite
 from torchprof_tui.trace.core.arrays import I64, Bool, find_median, sorted_unique
 from torchprof_tui.trace.core.late_regex import compile_later
@@ -80,7 +72,15 @@ def find_owner(trace: Trace, records: CommunicationRecords, weight: I64) -> Owne
 
 def _classify(trace: Trace, records: CommunicationRecords) -> list[tuple[Owner | None, Bool]]:
     """Select the kernels of each owner, bool[k]; the first that selects a kernel owns it."""
-    called_by = _CallerSearch(trace, np.asarray(trace.links.launch_of[records.events]).astype(np.int64))
+    launch = np.asarray(trace.links.launch_of[records.events]).astype(np.int64)
+    used_names = np.unique(trace.name).tolist()
+
+    def has_name(pattern: re.Pattern[str]) -> bool:
+        return any(pattern.search(trace.names[number]) for number in used_names)
+
+    def called_by(pattern: re.Pattern[str]) -> Bool:
+        named = [number for number in used_names if pattern.search(trace.names[number])]
+        return _select_called(trace, launch, named)
 
     def of_libraries(libraries: frozenset[str]) -> Bool:
         return np.isin(records.library, [k for k, name in enumerate(records.libraries) if name in libraries])
@@ -89,9 +89,7 @@ def _classify(trace: Trace, records: CommunicationRecords) -> list[tuple[Owner |
     shards = records.operation_mask(Operation.ALL_GATHER, Operation.REDUCE_SCATTER)
     exchanges = records.operation_mask(Operation.ALL_TO_ALL, Operation.DISPATCH, Operation.COMBINE)
     exchanges |= records.operation_mask(Operation.SEND_RECEIVE) & called_by(_ALL_TO_ALL)
-    has_fsdp1 = called_by.has_name(_FSDP1)
-    has_fsdp = has_fsdp1 or called_by.has_name(_FSDP2)
-    has_backward = called_by.has_name(_BACKWARD)
+    has_fsdp1, has_backward = has_name(_FSDP1), has_name(_BACKWARD)
     is_tensor_parallel = called_by(_TENSOR_PARALLEL)
     groups: list[tuple[Owner | None, Bool]] = [
         (Owner.DEEP_EP, of_libraries(frozenset({"DeepEP"}))),
@@ -106,50 +104,27 @@ def _classify(trace: Trace, records: CommunicationRecords) -> list[tuple[Owner |
         (None, called_by(_EMBEDDINGS) & exchanges),
         (Owner.EXPERT_PARALLEL, exchanges),
     ]
-    if has_fsdp:
+    if has_fsdp1 or has_name(_FSDP2):
         groups.append((Owner.FSDP1 if has_fsdp1 else Owner.FSDP2, shards))
     groups.append((Owner.INFERENCE_TENSOR_PARALLEL, of_libraries(_SERVING_LIBRARIES) & all_reduces))
-    if not has_backward and called_by.has_ops:
+    if not has_backward and (launch >= 0).any():
         groups.append((Owner.INFERENCE_TENSOR_PARALLEL, all_reduces))
     return groups
 
 
-class _CallerSearch:
-    """Tells which launches (int64[k], -1 for none) have a caller whose name matches; each name is matched once."""
-
-    def __init__(self, trace: Trace, launch: I64) -> None:
-        self._trace = trace
-        self._launch = launch
-        self._names: I64 = np.unique(trace.name)
-
-    @property
-    def has_ops(self) -> bool:
-        return bool((self._launch >= 0).any())
-
-    def has_name(self, pattern: re.Pattern[str]) -> bool:
-        """Tell whether any event of the trace has such a name."""
-        return bool(self._mark(pattern.search).any())
-
-    def _mark(self, search: Callable[[str], object]) -> Bool:
-        mark = np.zeros(len(self._trace.names), np.bool_)
-        mark[[number for number in self._names.tolist() if search(self._trace.names[number])]] = True
-        return mark
-
-    def __call__(self, pattern: re.Pattern[str]) -> Bool:
-        """Select the launches that have such a caller: bool[k]."""
-        found = np.zeros(len(self._launch), np.bool_)
-        mark = self._mark(pattern.search)
-        if not mark.any():
-            return found
-        current = self._launch
-        for _ in range(_MAX_CALLERS):
-            valid = current >= 0
-            if not valid.any():
-                break
-            row = np.maximum(current, 0)
-            found |= valid & mark[self._trace.name[row]]
-            current = np.where(valid, self._trace.parent[row], -1)
-        return found
+def _select_called(trace: Trace, launch: I64, named: list[int]) -> Bool:
+    """Select the launches, int64[k], -1 for none, that have a caller with one of these names (numbers): bool[k]."""
+    found, mark = np.zeros(len(launch), np.bool_), np.zeros(len(trace.names), np.bool_)
+    mark[named] = True
+    current = launch
+    for _ in range(_MAX_CALLERS if named else 0):
+        valid = current >= 0
+        if not valid.any():
+            break
+        row = np.maximum(current, 0)
+        found |= valid & mark[trace.name[row]]
+        current = np.where(valid, trace.parent[row], -1)
+    return found
 
 
 @register_pattern(
@@ -176,12 +151,11 @@ def exposed_comm(view: ScopeView) -> Answer:
         world_size = view.trace.world_size
         if world_size is None or world_size < 2:
             return Answer.cannot_tell("one rank only: no collective was recorded")
-        if missing := describe_missing_collectives(view):
+        if missing := communication.describe_missing_collectives(view):
             return Answer.cannot_tell(missing)
         return Answer.absent("no collective was recorded")
     if not view.window_length:
         return Answer.cannot_tell("no work of the program in this range")
-    t0, t1 = view.window
     exposed = view.exposed_intervals
     exposed_time = sum(intervals.total for intervals in exposed.values()) // len(tables.devices)
     share = exposed_time / view.window_length
@@ -193,14 +167,11 @@ def exposed_comm(view: ScopeView) -> Answer:
     collective_device = work.device[work.kind == Kind.COLLECTIVE]
     for device, intervals in exposed.items():
         on_device = collective_device == device
-        exposed_per_collective[on_device] = intervals.measure_before(
-            collectives.end[on_device]
-        ) - intervals.measure_before(collectives.start[on_device])
-    total_time = sum(intervals.measure_between(t0, t1) for intervals in tables.collective_intervals.values()) // len(
-        tables.devices
-    )
-    reduces = describe_unbucketed_reduces(view, build_card_of_view(view))
-    sections = list(view.compute_once(find_reduce_sections).values()) if reduces else []
+        start, end = collectives.start[on_device], collectives.end[on_device]
+        exposed_per_collective[on_device] = intervals.measure_before(end) - intervals.measure_before(start)
+    total_time = view.time_in_window(tables.collective_intervals) // len(tables.devices)
+    reduces = communication.describe_unbucketed_reduces(view, communication.build_card_of_view(view))
+    sections = list(view.compute_once(communication.find_reduce_sections).values()) if reduces else []
     return Answer.fired(
         f"{format_duration(exposed_time)} of {format_duration(total_time)} in collectives is exposed: "
         f"{format_percent(share)} of {view.window_label}{_format_waiting(view)}" + (f"; {reduces}" if reduces else ""),
@@ -213,15 +184,15 @@ def exposed_comm(view: ScopeView) -> Answer:
 
 def _choose_remedy(view: ScopeView, rows: I64, exposed: I64) -> Remedy | None:
     """Choose the remedy for exposed collectives, `exposed` int64[k] ns of each: by the late rank or by their owner."""
-    card = build_card_of_view(view)
-    if view.tables.rank_context is None and describe_unbucketed_reduces(view, card):
-        return BUCKET_REMEDY
+    card = communication.build_card_of_view(view)
+    if view.tables.rank_context is None and communication.describe_unbucketed_reduces(view, card):
+        return communication.BUCKET_REMEDY
     if card.exposed_waiting > thresholds.WAITING_SHARE_OF_EXPOSED.value * card.exposed:
         return LATE_RANK_REMEDY if view.tables.rank_context is None else LATE_RANK_IS_OPEN_REMEDY
-    if view.tables.rank_context is None and find_slow_rate(card):
+    if view.tables.rank_context is None and communication.find_slow_rate(card):
         return SLOW_RATE_REMEDY
-    if describe_unbucketed_reduces(view, card):
-        return BUCKET_REMEDY
+    if communication.describe_unbucketed_reduces(view, card):
+        return communication.BUCKET_REMEDY
     records = view.tables.communication[0]
     weight = np.zeros(len(records), np.int64)
     weight[np.searchsorted(records.events, rows)] = exposed
@@ -288,7 +259,7 @@ def exposed_waiting_time(view: ScopeView) -> int:
 
 def _format_waiting(view: ScopeView) -> str:
     if view.tables.rank_context is None:
-        card = build_card_of_view(view)
+        card = communication.build_card_of_view(view)
         if card.waiting_source is None or not card.exposed_waiting:
             return ""
         return f", about {format_duration(card.exposed_waiting // len(card.devices))} of it waiting for other ranks"
@@ -316,11 +287,9 @@ def straggler(view: ScopeView) -> Answer:
     devices = sorted_unique(work.device)
     if len(devices) < 2:
         return Answer.cannot_tell("one rank only: the traces of the other ranks are needed")
-    order = np.lexsort((work.events.start, work.device))
-    work = work.select(order)
+    work = work.select(np.lexsort((work.events.start, work.device)))
     per_device = [np.flatnonzero(work.device == device) for device in devices]
-    sequences = {work.events.name[on_device].tobytes() for on_device in per_device}
-    if len(sequences) != 1:
+    if len({work.events.name[on_device].tobytes() for on_device in per_device}) != 1:
         return Answer.cannot_tell("the ranks did not run the same collectives")
     indices = np.stack(per_device)
     start, end = work.events.start[indices], work.events.end[indices]
@@ -337,12 +306,11 @@ def straggler(view: ScopeView) -> Answer:
     waiting_by_device = np.bincount(last_device[is_late], weights=spread[is_late], minlength=len(devices))
     worst = int(devices[int(waiting_by_device.argmax())])
     evidence = view.select_in_scope(work.events.select(np.sort(indices[:, is_late].reshape(-1))))
-    return Answer.fired(
+    seen = (
         f"{format_count(int(is_late.sum()), 'collective')}: device {worst} arrives last most "
-        f"often, {format_duration(waiting_time)} of waiting",
-        np.sort(evidence.row),
-        min(waiting_time, view.scope.length),
+        f"often, {format_duration(waiting_time)} of waiting"
     )
+    return Answer.fired(seen, np.sort(evidence.row), min(waiting_time, view.scope.length))
 
 
 def _check_straggler_across_ranks(view: ScopeView, rank_context: RankContext) -> Answer:

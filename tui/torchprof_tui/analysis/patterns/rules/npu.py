@@ -11,7 +11,7 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import OP_COMPILATION_REGEX
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
-from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_GPU
 from torchprof_tui.trace.core.arrays import I64, find_median, is_in, sorted_unique
@@ -41,13 +41,12 @@ def op_compilation(view: ScopeView) -> Answer:
         return Answer.absent()
     if not len(tables.work):
         return Answer.cannot_tell(NO_GPU)
-    lost = calls.intervals
-    in_scope = view.clip(lost)
+    in_scope = view.clip(calls.intervals)
     idle = max((in_scope - tables.busy_intervals(device)).total for device in tables.devices)
     name = tables.name(int(calls.row[0]))
     ops = tables.launching_ops[1][is_in(tables.work.call, calls.row)]
     seen = (
-        f"{format_count(len(calls), 'call')}{view.format_per_step(len(calls))} of {name} take "
+        f"{view.format_count(len(calls), 'call')} of {name} take "
         f"{format_duration(in_scope.total)}, {format_duration(find_median(calls.duration))} in the median"
         f"{_name_ops(tables, ops[ops >= 0])}; the NPU was idle {format_duration(idle)} meanwhile"
     )
@@ -56,19 +55,14 @@ def op_compilation(view: ScopeView) -> Answer:
     compiling = view.covered_time(tables.match_names(_COMPILE_ONLY_REGEX, Kind.RUNTIME))
     if compiling:
         seen += f"; compiling alone is {format_duration(compiling)} of it"
-    return Answer.fired(
-        seen,
-        calls.row,
-        idle,
-        Remedy(
+    remedy = None
+    if 2 * compiling >= in_scope.total:
+        remedy = Remedy(
             "ops are compiled for new shapes: switch just-in-time compilation off, keep shapes fixed, or record later "
             "steps",
             "torch_npu.npu.set_compile_mode(jit_compile=False)",
         )
-        if 2 * compiling >= in_scope.total
-        else None,
-        spans=lost,
-    )
+    return Answer.fired(seen, calls.row, idle, remedy, calls.intervals)
 
 
 def find_compiling_calls(tables: TraceTables) -> EventTable:
@@ -97,13 +91,12 @@ def ai_cpu_ops(view: ScopeView) -> Answer:
     chosen = is_in(work.events.name, view.tables.compute_once(find_ai_cpu_names)) & (work.kind == Kind.KERNEL)
     if not chosen.any():
         return Answer.absent()
-    time = int(view.work_time[chosen].sum())
-    share = time / max(int(view.work_time.sum()), 1)
+    time, share = int(view.work_time[chosen].sum()), view.share_of_gpu_time(chosen)
     kernels = work.events.select(chosen)
     ops, longest = view.outer_op[chosen], format_duration(int(kernels.duration.max()))
     seen = (
-        f"{format_percent(share)} of NPU time in {format_count(len(kernels), 'kernel')}"
-        f"{view.format_per_step(len(kernels))} on the AI CPU, the longest {longest}"
+        f"{format_percent(share)} of NPU time in {view.format_count(len(kernels), 'kernel')}"
+        f" on the AI CPU, the longest {longest}"
         f"{_name_ops(view.tables, ops[ops >= 0])}"
     )
     is_small = time < thresholds.CONVERSION_TIME.value * max(view.device_time, 1)

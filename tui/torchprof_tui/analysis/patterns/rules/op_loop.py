@@ -7,7 +7,7 @@ find_tandem_repeats(np.array([7, 1, 2, 1, 2, 1, 2, 9]), min_rounds=3, max_period
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -142,7 +142,11 @@ def find_op_loops(tables: TraceTables) -> OpLoops:
     is_operator &= np.array(["::" in name for name in trace.names] or [False], dtype=np.bool_)[trace.name]
     ops = tables.launching_thread_ops
     ops = ops.select(is_operator[ops.row] & (tables.innermost_ancestor(ops.row, is_operator) < 0))
-    repeats = _find_repeats(tables, ops)
+    owners = np.concatenate([tables.match_names(regex).row for regex in (OPTIMIZER_STEP_REGEX, DATA_LOADER_REGEX)])
+    is_candidate = tables.match_rows(ops.row, _OP_REGEX)
+    candidates = np.flatnonzero(is_candidate)
+    is_candidate[candidates] = tables.innermost_ancestor(ops.row[candidates], tables.mark_rows(owners)) < 0
+    repeats = _find_repeats(tables, ops, is_candidate)
     names = [
         tuple(trace.names[name] for name in ops.name[first : first + period].tolist())
         for first, period in zip(repeats.start.tolist(), repeats.period.tolist(), strict=True)
@@ -152,56 +156,25 @@ def find_op_loops(tables: TraceTables) -> OpLoops:
     return OpLoops(ops, repeats.start, repeats.stop, repeats.period, repeats.rounds, group, tuple(groups))
 
 
-def _find_repeats(tables: TraceTables, ops: EventTable) -> TandemRepeats:
+def _find_repeats(tables: TraceTables, ops: EventTable, is_candidate: Bool) -> TandemRepeats:
     """Find the repeats with ops of layers, which are long, then those without in what is left."""
-    is_candidate = tables.match_rows(ops.row, _OP_REGEX)
-    candidates = np.flatnonzero(is_candidate)
-    is_candidate[candidates] = ~_has_owner(tables, ops.row[candidates])
     # Equal where name, thread and step are; those of ops that are no candidates are equal to none.
     name_count = len(tables.trace.names)
     equal, alone = number_parts(tables, ops) * name_count + ops.name, (len(ops) + 1) * name_count + np.arange(len(ops))
-    numbers = np.where(is_candidate, equal, alone)
-    with_layers = find_tandem_repeats(numbers, int(thresholds.OP_LOOP_LAYER_MIN_ROUNDS.value), _MAX_PERIOD)
-    numbers = np.where(is_candidate & tables.match_rows(ops.row, _SMALL_OP_REGEX), equal, alone)
-    for start, stop in zip(with_layers.start.tolist(), with_layers.stop.tolist(), strict=True):
-        numbers[start:stop] = -1 - np.arange(start, stop)
-    few = int(thresholds.OP_LOOP_MIN_ROUNDS.value)
-    small = find_tandem_repeats(numbers, few, _MAX_PERIOD)
-    numbers = np.where(is_candidate & tables.match_rows(ops.row, _BATCHED_LAYER_REGEX), equal, alone)
-    for start, stop in zip(with_layers.start.tolist(), with_layers.stop.tolist(), strict=True):
-        numbers[start:stop] = -1 - np.arange(start, stop)
-    single = find_tandem_repeats(numbers, few, 1)
-    parts = (with_layers, small, single)
+    few, many = int(thresholds.OP_LOOP_MIN_ROUNDS.value), int(thresholds.OP_LOOP_LAYER_MIN_ROUNDS.value)
+    with_layers = find_tandem_repeats(np.where(is_candidate, equal, alone), many, _MAX_PERIOD)
+    parts = [with_layers]
+    for regex, max_period in ((_SMALL_OP_REGEX, _MAX_PERIOD), (_BATCHED_LAYER_REGEX, 1)):
+        numbers = np.where(is_candidate & tables.match_rows(ops.row, regex), equal, alone)
+        for start, stop in zip(with_layers.start.tolist(), with_layers.stop.tolist(), strict=True):
+            numbers[start:stop] = -1 - np.arange(start, stop)
+        parts.append(find_tandem_repeats(numbers, few, max_period))
     order = np.argsort(np.concatenate([part.start for part in parts]), kind="stable")
     columns = (
         np.concatenate(column)[order]
         for column in zip(*((part.start, part.period, part.rounds) for part in parts), strict=True)
     )
     return TandemRepeats(*columns)
-
-
-def _has_owner(tables: TraceTables, rows: I64) -> Bool:
-    """Return which ops lie in an optimizer step or a call of the data loader: bool[k]."""
-    regexes = (OPTIMIZER_STEP_REGEX, DATA_LOADER_REGEX)
-    is_owner = tables.mark_rows(np.concatenate([tables.match_names(regex).row for regex in regexes]))
-    if not is_owner.any():
-        return np.zeros(len(rows), dtype=np.bool_)
-    has_owner: Bool = tables.innermost_ancestor(rows, is_owner) >= 0
-    return has_owner
-
-
-@dataclass(frozen=True, slots=True)
-class _LoopTimes:
-    """The runs of a view: columns [k] of those in `loops`, ns inside the window.
-
-    `time` int64[k]: of each run. `idle` float64[k]: the part in which the GPUs were idle, their mean; all of it without
-    a GPU. `chosen` int64[m]: the runs that cost enough.
-    """
-
-    loops: OpLoops
-    time: I64
-    idle: F64
-    chosen: I64
 
 
 def _count_calls(tables: TraceTables) -> I64:
@@ -213,10 +186,13 @@ def _count_calls(tables: TraceTables) -> I64:
     return counts
 
 
-def _measure_loops(view: ScopeView) -> _LoopTimes:
-    """Measure the runs of a view, and choose those of a group that costs enough while the GPU is mostly idle."""
+def _measure_loops(view: ScopeView, loops: OpLoops) -> tuple[I64, F64, I64]:
+    """Measure the runs inside the window, and choose those of groups that cost enough while the GPU is mostly idle.
+
+    (int64[k] ns of each; float64[k]: of that, the mean time in which the GPUs were idle, all of it without a GPU; the
+    chosen runs, int64[m].)
+    """
     tables, (t0, t1) = view.tables, view.window
-    loops = tables.compute_once(find_op_loops)
     start, end = np.clip(loops.start, t0, t1), np.clip(loops.end, t0, t1)
     time = end - start
     idle = time.astype(np.float64)
@@ -234,7 +210,7 @@ def _measure_loops(view: ScopeView) -> _LoopTimes:
         & (idle_of_group > (1 - thresholds.OP_LOOP_BUSY_MAX.value) * time_of_group)
         & (time_of_group <= thresholds.OP_LOOP_MEAN_MAX.value * ops_of_group)
     )
-    return _LoopTimes(loops, time, idle, np.flatnonzero(is_costly[loops.group] & (time > 0)))
+    return time, idle, np.flatnonzero(is_costly[loops.group] & (time > 0))
 
 
 @register_fault(
@@ -257,11 +233,11 @@ def _measure_loops(view: ScopeView) -> _LoopTimes:
     needs=(ScopeView.missing_ops_reason,),
 )
 def op_loop(view: ScopeView) -> Answer:
-    times = _measure_loops(view)
-    loops, chosen = times.loops, times.chosen
+    loops = view.tables.compute_once(find_op_loops)
+    time, idle, chosen = _measure_loops(view, loops)
     if not len(chosen):
-        return Answer.absent(_describe_absence(times))
-    main = int(np.bincount(loops.group[chosen], weights=times.idle[chosen]).argmax())
+        return Answer.absent(_describe_longest(loops, time))
+    main = int(np.bincount(loops.group[chosen], weights=idle[chosen]).argmax())
     runs = chosen[loops.group[chosen] == main]
     events = view.select_in_scope(view.tables.event_table(np.sort(loops.rows_of(chosen))))
     if not len(events):
@@ -270,23 +246,23 @@ def op_loop(view: ScopeView) -> Answer:
     others = len(sorted_unique(loops.group[chosen])) - 1
     more = f"; with {format_count(others, 'other such loop')}: {format_duration(spans.total)}" if others else ""
     casts = _find_casts(view, loops, chosen)
-    headline, remedy = "", _choose_remedy(view, times, runs)
+    headline, remedy = "", _choose_remedy(view, loops, runs)
     if described := _describe_repeated_layer(loops, runs):
         headline, remedy = described
     elif len(casts):
         headline, remedy = "weights are cast to another type at each use, in a loop", _CAST_ONCE
     if remedy is not None and "clip_grad_norm_" in remedy.code:
         headline = "gradients are clipped in a loop over the parameters"
-    seen = _describe_loop(view, times, runs) + more
-    if len(view.tables.work):  # with the nodes of the backward pass that belong to the ops
-        rows = add_backward_nodes(view.tables, events.row)
-        run = np.repeat(np.arange(len(chosen)), loops.stop[chosen] - loops.first[chosen])
-        gaps = pair_neighbours(view.trace, loops.rows_of(chosen), run)
-        if remedy is _CAST_ONCE:
-            kept = rows[~is_in(rows, np.sort(casts))]
-            return replace(answer_fault(view, rows, seen, remedy, kept=kept), headline=headline)
-        return replace(answer_fault(view, rows, seen, remedy, gaps=gaps), headline=headline)
-    return replace(Answer.fired(seen, events.row, spans.total, remedy, spans), headline=headline)
+    seen = _describe_loop(view, loops, runs, float(time[runs].sum())) + more
+    if not len(view.tables.work):
+        return Answer.fired(seen, events.row, spans.total, remedy, spans, headline=headline)
+    rows = add_backward_nodes(view.tables, events.row)
+    if remedy is _CAST_ONCE:
+        kept = rows[~is_in(rows, np.sort(casts))]
+        return answer_fault(view, rows, seen, remedy, kept=kept, headline=headline)
+    run = np.repeat(np.arange(len(chosen)), loops.stop[chosen] - loops.first[chosen])
+    gaps = pair_neighbours(view.trace, loops.rows_of(chosen), run)
+    return answer_fault(view, rows, seen, remedy, gaps=gaps, headline=headline)
 
 
 def _describe_repeated_layer(loops: OpLoops, runs: I64) -> tuple[str, Remedy] | None:
@@ -318,23 +294,21 @@ def _find_casts(view: ScopeView, loops: OpLoops, runs: I64) -> I64:
     return casts if is_of_layers and 4 * len(casts) >= len(rows) else casts[:0]
 
 
-def _describe_absence(times: _LoopTimes) -> str:
-    inside = np.flatnonzero(times.time > 0)
+def _describe_longest(loops: OpLoops, time: I64) -> str:
+    """Describe the run with most rounds of those that take any `time` int64[k] ns in the window, "" for none."""
+    inside = np.flatnonzero(time > 0)
     if not len(inside):
         return ""
-    longest = int(inside[times.loops.rounds[inside].argmax()])
-    names = times.loops.group_names[int(times.loops.group[longest])]
-    count = int(times.loops.rounds[longest])
-    return f"{_format_group(names)} {count:,} times in a row at most, {format_duration(float(times.time[longest]))}"
+    longest = int(inside[loops.rounds[inside].argmax()])
+    names, count = loops.group_names[int(loops.group[longest])], int(loops.rounds[longest])
+    return f"{_format_group(names)} {count:,} times in a row at most, {format_duration(float(time[longest]))}"
 
 
-def _describe_loop(view: ScopeView, times: _LoopTimes, runs: I64) -> str:
+def _describe_loop(view: ScopeView, loops: OpLoops, runs: I64, time: float) -> str:
     """Describe the runs of one group: "34.3 ms a step, 33 % of the steps: the same 6 ops (…) run 240 times"."""
-    loops, steps = times.loops, len(view.steps)
-    names = loops.group_names[int(loops.group[runs[0]])]
+    steps, names = len(view.steps), loops.group_names[int(loops.group[runs[0]])]
     what = f"{_format_group(names)} {'runs' if len(names) == 1 else 'run'}"
-    rounds, time = int(find_median(loops.rounds[runs])), float(times.time[runs].sum())
-    share = time / max(view.window_length, 1)
+    rounds, share = int(find_median(loops.rounds[runs])), time / max(view.window_length, 1)
     per_step = f"{format_duration(time / steps)} a step" if steps > 1 else format_duration(time)
     place = _describe_place(view, loops, int(runs[0]))
     often = view.format_per_step(len(runs)) if len(runs) > 1 else ""
@@ -364,10 +338,9 @@ def _describe_place(view: ScopeView, loops: OpLoops, run: int) -> str:
         t0, t1 = int(tables.steps.start[step]), int(tables.steps.end[step])
     backward, optimizer = (
         table.select((table.start < t1) & (table.end > t0))
-        for table in (tables.match_names(_BACKWARD_REGEX), tables.match_names(OPTIMIZER_STEP_REGEX))
+        for table in map(tables.match_names, (_BACKWARD_REGEX, OPTIMIZER_STEP_REGEX))
     )
-    has_backward_before = bool((backward.end <= start).any())
-    has_optimizer_before = bool((optimizer.end <= start).any())
+    has_backward_before, has_optimizer_before = (bool((each.end <= start).any()) for each in (backward, optimizer))
     if has_backward_before and not has_optimizer_before and (optimizer.start >= end).any():
         return _BEFORE_OPTIMIZER
     if has_optimizer_before and not (backward.start >= end).any():
@@ -375,10 +348,10 @@ def _describe_place(view: ScopeView, loops: OpLoops, run: int) -> str:
     return " before backward" if not has_backward_before and (backward.start >= end).any() else ""
 
 
-def _choose_remedy(view: ScopeView, times: _LoopTimes, runs: I64) -> Remedy | None:
+def _choose_remedy(view: ScopeView, loops: OpLoops, runs: I64) -> Remedy | None:
     """Choose by the ops of one round: it reads a value back, takes a norm, or neither; None: the pattern's own."""
-    loops = times.loops
-    names = set(loops.group_names[int(loops.group[runs[0]])])
+    run = int(runs[0])
+    names = set(loops.group_names[int(loops.group[run])])
     if not all(map(re.compile(_SMALL_OP_REGEX).match, names)):
         return Remedy(
             "call layers once for all rounds where a round does not need the one before (an output layer), use a fused "
@@ -392,24 +365,18 @@ def _choose_remedy(view: ScopeView, times: _LoopTimes, runs: I64) -> Remedy | No
             "drop the gradients instead of writing zeros into each",
             "optimizer.zero_grad(set_to_none=True)  # the default",
         )
-    if names & _CLIPPING_OPS and _describe_place(view, loops, int(runs[0])) == _BEFORE_OPTIMIZER:
+    if names & _CLIPPING_OPS and _describe_place(view, loops, run) == _BEFORE_OPTIMIZER:
         return Remedy(
             "compute the norm of all gradients at once: clip_grad_norm_ uses torch._foreach_ ops, and returns it",
             "norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm, foreach=True)",
         )
-    if names & _SCALAR_OPS or _waits_each_round(view, loops, runs):
+    first, last = np.sort(view.gap_finder.sync_calls.start).searchsorted([loops.start[run], loops.end[run]]).tolist()
+    if names & _SCALAR_OPS or last - first >= _SYNCS_PER_ROUND * int(loops.rounds[run]):
         return Remedy(
             "keep the results on the GPU and fetch them once, or compute them for all items in one batched op",
             "values = torch.stack(results).tolist()  # once, after the loop; no .item() in it",
         )
     return None
-
-
-def _waits_each_round(view: ScopeView, loops: OpLoops, runs: I64) -> bool:
-    """Return whether the first run waits for the GPU about once a round."""
-    sync_start, run = np.sort(view.gap_finder.sync_calls.start), int(runs[0])
-    first, last = sync_start.searchsorted([loops.start[run], loops.end[run]]).tolist()
-    return bool(last - first >= _SYNCS_PER_ROUND * int(loops.rounds[run]))
 
 
 _BEFORE_OPTIMIZER = " between backward and Optimizer.step"
@@ -452,8 +419,7 @@ def find_experts(tables: TraceTables) -> EventTable:
     complete = scatter < end_of_trace
     scatter = np.minimum(scatter, end_of_trace - 1)
     end = np.asarray(trace.start[scatter] + trace.duration[scatter])
-    experts = EventTable(route.row, route.start, end, route.name)
-    return experts.select(complete)
+    return EventTable(route.row, route.start, end, route.name).select(complete)
 
 
 @register_pattern(
@@ -476,17 +442,14 @@ def moe_expert_loop(view: ScopeView) -> Answer:
     start_in_scope = view.select_in_scope(view.tables.event_table(experts.row)).row
     if not len(start_in_scope):
         return Answer.absent("one expert only")
-    capability = view.tables.practices.capability
-    return Answer.fired(
-        f"{format_count(len(experts), 'expert')}{view.format_per_step(len(experts))} one after the other, "
-        f"{format_duration(find_median(experts.duration))} each{waits}",
-        start_in_scope,
-        idle if len(view.tables.work) else 0,
-        Remedy(
+    capability, remedy = view.tables.practices.capability, None
+    if capability is not None and capability < (8, 0):
+        remedy = Remedy(
             "sort the tokens by expert once, pad each expert to the same length, and multiply them as one batch",
             "torch.bmm(padded_tokens, weights)",
         )
-        if capability is not None and capability < (8, 0)
-        else None,
-        spans=experts.intervals,
+    seen = (
+        f"{view.format_count(len(experts), 'expert')} one after the other, "
+        f"{format_duration(find_median(experts.duration))} each{waits}"
     )
+    return Answer.fired(seen, start_in_scope, idle if len(view.tables.work) else 0, remedy, experts.intervals)

@@ -43,7 +43,7 @@ def optimizer_loop(view: ScopeView) -> Answer:
         return Answer.absent("no training in this trace: no backward pass and no optimizer step")
     if not len(np.flatnonzero((work.kind == Kind.KERNEL) & (work.launch >= 0))):
         return Answer.cannot_tell(NO_LINKS)
-    found = view.compute_once(_count_launches)
+    found = view.compute_once(count_optimizer_launches)
     looping = found.looping
     if not len(looping):
         kind = "" if not found.has_batched else ", foreach or fused"
@@ -67,7 +67,7 @@ def optimizer_loop(view: ScopeView) -> Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class _OptimizerLaunches:
+class OptimizerLaunches:
     """Kernels of a view by the optimizer step that launched them.
 
     `launched` int64[k]: index of each kernel in the GPU work. `owner` int64[k]: row of its optimizer step, -1 for none.
@@ -82,26 +82,21 @@ class _OptimizerLaunches:
     has_batched: bool
 
 
-def _count_launches(view: ScopeView) -> _OptimizerLaunches:
+def count_optimizer_launches(view: ScopeView) -> OptimizerLaunches:
+    """Count the kernels of a view by the optimizer step that launched them; use `ScopeView.compute_once`."""
     tables, work = view.tables, view.work
     launched = np.flatnonzero((work.kind == Kind.KERNEL) & (work.launch >= 0))
-    owners_of_work = find_launch_ancestors(tables, mark_matches, OPTIMIZER_NAME_REGEX)
+    owners_of_work = find_launch_ancestors(tables, OPTIMIZER_NAME_REGEX)
     owner = owners_of_work[view.work_in_scope][launched].astype(np.int64)
     counts_of_row = np.bincount(owner[owner >= 0])
     owners = np.flatnonzero(counts_of_row)
     counts = counts_of_row[owners]
     batched = tables.compute_once(_find_batched_steps)
     looping = owners[(counts >= thresholds.OPTIMIZER_MIN_LAUNCHES.value) & ~is_in(owners, batched)]
-    return _OptimizerLaunches(launched, owner, owners, counts, looping, len(batched) > 0)
-
-
-def find_looping_steps(view: ScopeView) -> I64:
-    """Find the rows of the optimizer steps that update one parameter after the other: int64[k]."""
-    return view.compute_once(_count_launches).looping
+    return OptimizerLaunches(launched, owner, owners, counts, looping, len(batched) > 0)
 
 
 def _find_batched_steps(tables: TraceTables) -> I64:
-    """Find the optimizer steps with foreach or fused ops inside."""
     steps = tables.match_names(OPTIMIZER_NAME_REGEX).row
     batched_ops = tables.match_names(r"aten::_(foreach|fused)_", Kind.OP)
     owner = tables.outermost_ancestor(batched_ops.row, mark_matches(tables, OPTIMIZER_NAME_REGEX))

@@ -7,7 +7,7 @@ import numpy as np
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_fault, sort_places
-from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.rules.debug_leftovers import find_read_times
 from torchprof_tui.analysis.patterns.rules.host_code import HostPauses, find_collections, find_host_pauses
 from torchprof_tui.analysis.patterns.rules.repeated_inputs import find_list_tensors
@@ -53,7 +53,7 @@ def python_in_step(view: ScopeView) -> Answer:
     start, end = pauses.start[chosen], pauses.end[chosen]
     before, after = _find_ops_around(tables.launching_thread_ops, start, end)
     spans = union(start, end).clip(*view.window)  # no GPU works meanwhile
-    often = f"{format_count(len(start), 'time')}{view.format_per_step(len(start))}"
+    often = f"{view.format_count(len(start), 'time')}"
     place = f"after {tables.short_name(int(before[int((end - start).argmax())]))}"
     seen = f"{format_duration(spans.total)} in all, {often}, the longest {place}"
     remedy = None

@@ -24,14 +24,7 @@ from torchprof_tui.trace.core.arrays import sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 
 _SCALAR_OPS = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal")
-_MASK_OPS = (
-    "aten::nonzero",
-    "aten::nonzero_numpy",
-    "aten::where",
-    "aten::index",
-    "aten::index_put_",
-    "aten::masked_select",
-)
+_MASK_OP_REGEX = r"aten::(nonzero(_numpy)?|where|index|index_put_|masked_select)$"
 _COPY_OPS = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu")
 _UNSCALE_REGEX = r"aten::_amp_foreach_non_finite_check_and_unscale_$"
 _RECURRENCE_REGEX = r"aten::(lstm|gru|rnn_tanh|rnn_relu|_cudnn_rnn|miopen_rnn)"
@@ -53,7 +46,7 @@ _READ_BACK = Remedy("this op reads a size or a value from the GPU: give it fixed
 def choose_sync_remedy(view: ScopeView, waits: EventTable, main_op: str, main_call: str) -> Remedy | None:
     """Choose by the op that owns most waits, "" for none, and the call that waits."""
     practices = view.tables.practices
-    if main_op in _MASK_OPS:
+    if re.match(_MASK_OP_REGEX, main_op):
         if len(view.select_in_scope(view.tables.compute_once(find_experts))):
             return Remedy(
                 "the CPU reads the size of each expert's batch: sort the tokens by expert once, and use a grouped GEMM",
@@ -95,8 +88,14 @@ def choose_sync_remedy(view: ScopeView, waits: EventTable, main_op: str, main_ca
 
 def choose_blocking_copy_remedy(view: ScopeView, waits: EventTable) -> Remedy:
     """Choose by the direction of the copies that the waits belong to; to the GPU where it is unknown."""
-    practices = view.tables.practices
-    if _is_mostly_to_host(view, waits):
+    work, practices = view.tables.work, view.tables.practices
+    copies = work.select((work.kind == Kind.COPY) & (work.launch >= 0))
+    start = np.asarray(view.trace.start[copies.launch])
+    order = np.argsort(start, kind="stable")
+    # The copy launched last before a wait ended is the one that it waits for.
+    index = start[order].searchsorted(waits.end, side="right") - 1
+    names = [view.tables.name(int(row)) for row in copies.events.row[order[index[index >= 0]]]]
+    if 2 * sum(_TO_HOST.search(name) is not None for name in names) > len(names):
         return Remedy(
             "copy into a pinned buffer without blocking, and wait only where the value is needed",
             "buffer.copy_(x, non_blocking=True)  # buffer = torch.empty_like(x, device='cpu', pin_memory=True)",
@@ -107,25 +106,6 @@ def choose_blocking_copy_remedy(view: ScopeView, waits: EventTable) -> Remedy:
             "DataLoader(…, pin_memory=True); x = x.to(device, non_blocking=True)",
         )
     return Remedy(f"copy from pinned memory without blocking, as a pageable copy waits: {_PIN_ONCE}", _PIN_ONCE_CODE)
-
-
-def _is_mostly_to_host(view: ScopeView, waits: EventTable) -> bool:
-    """Return whether most copies near the waits go to the host: those launched by the same ops, or by the waits."""
-    tables, work = view.tables, view.tables.work
-    copies = work.select((work.kind == Kind.COPY) & (work.launch >= 0))
-    if not len(copies):
-        return False
-    start = np.asarray(view.trace.start[copies.launch])
-    order = np.argsort(start, kind="stable")
-    # The copy launched last before a wait ended is the one that it waits for.
-    index = start[order].searchsorted(waits.end, side="right") - 1
-    names = [tables.name(int(row)) for row in copies.events.row[order[index[index >= 0]]]]
-    return sum(map(_is_to_host, names)) * 2 > len(names)
-
-
-def _is_to_host(copy_name: str) -> bool:
-    """Return whether a copy's name, NVIDIA's or AMD's, says that it goes to the host."""
-    return _TO_HOST.search(copy_name) is not None
 
 
 def _count_scaler_waits(view: ScopeView, waits: EventTable) -> int:
@@ -164,10 +144,8 @@ def _choose_explicit_remedy(view: ScopeView, waits: EventTable, main_call: str) 
 
 def choose_copy_remedy(view: ScopeView, copies: EventTable) -> Remedy | None:
     """Choose by the direction that takes more time, and by who makes the batches."""
-    practices = view.tables.practices
-    is_to_host = np.array(
-        [_TO_HOST.search(view.tables.name(int(row))) is not None for row in copies.row], dtype=np.bool_
-    )
+    practices, names = view.tables.practices, [view.tables.name(int(row)) for row in copies.row]
+    is_to_host = np.array([_TO_HOST.search(name) is not None for name in names], dtype=np.bool_)
     if int(copies.duration[is_to_host].sum()) * 2 > int(copies.duration.sum()):
         return Remedy(
             "copy into a pinned buffer without blocking, and read it later",
@@ -179,7 +157,7 @@ def choose_copy_remedy(view: ScopeView, copies: EventTable) -> Remedy | None:
     return Remedy(also + _PIN_ONCE, _PIN_ONCE_CODE)
 
 
-_HIDDEN_COPY_REMEDIES = {
+HIDDEN_COPY_REMEDIES = {
     "aten::select_backward": Remedy(
         "each index such as qkv[0] writes its gradient into zeros of the whole tensor: take all parts at once",
         "q, k, v = qkv.unbind(0)  # once, instead of qkv[0], qkv[1], qkv[2]",
@@ -204,10 +182,7 @@ _HIDDEN_COPY_REMEDIES = {
 }
 
 
-def choose_hidden_copy_remedy(main_op: str) -> Remedy | None:
-    """Choose by the op that made most of the copies."""
-    return _HIDDEN_COPY_REMEDIES.get(main_op)
-
+"""By the op that made most of the copies."""
 
 WORKERS_TOO_SLOW = Remedy(
     "the loader's workers are too slow: start more, let each prepare more batches ahead, or decode faster",

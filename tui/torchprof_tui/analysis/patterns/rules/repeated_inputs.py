@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -40,9 +40,8 @@ def repeated_mask(view: ScopeView) -> Answer:
     if len(found) < thresholds.CONSTANT_MIN_COUNT.value * steps:
         return Answer.absent()
     index = np.concatenate([np.arange(first, stop) for first, stop in found])
-    seen = f"a mask is made {format_count(len(found), 'time')}{view.format_per_step(len(found))}"
-    answer = answer_fault(view, text.ops.row[index], seen)
-    return replace(answer, headline="the same mask is made again at each use")
+    seen = f"a mask is made {view.format_count(len(found), 'time')}"
+    return answer_fault(view, text.ops.row[index], seen, headline="the same mask is made again at each use")
 
 
 @register_fault(
@@ -61,17 +60,17 @@ def equal_copies(view: ScopeView) -> Answer:
     uploads = np.flatnonzero(is_upload & is_in(work.events.name, names))
     uploads = uploads[view.outer_op[uploads] >= 0]
     sizes = transfer_sizes(view.trace, work.events.row[uploads])
-    if not len(uploads) or sizes is None:
+    if not len(uploads):
         return Answer.absent()
     steps = max(len(tables.steps), 1)
     distinct, group = np.unique(sizes, return_inverse=True)
-    count = np.bincount(group.reshape(-1))
+    count = np.bincount(group)
     often = np.flatnonzero(count > thresholds.EQUAL_COPIES_MIN.value * steps)
     if not len(often):
         return Answer.absent(f"at most {int(count.max()) // steps} of one size in a step")
-    time = np.bincount(group.reshape(-1), weights=work.events.duration[uploads])
+    time = np.bincount(group, weights=work.events.duration[uploads])
     chosen = int(often[(time[often] + count[often]).argmax()])
-    rows = view.outer_op[uploads[group.reshape(-1) == chosen]]
+    rows = view.outer_op[uploads[group == chosen]]
     size, number = int(distinct[chosen]), int(count[chosen])
     step = tables.steps.index_at(np.asarray(view.trace.start[rows]))
     kept = rows[np.unique(step, return_index=True)[1]]
@@ -88,7 +87,7 @@ def equal_copies(view: ScopeView) -> Answer:
             "fields = torch.stack(fields).pin_memory().to(device, non_blocking=True)",
         )
         headline = f"many small copies from host to GPU, {number // steps} a step"
-    return replace(answer_fault(view, rows, seen, remedy, kept=kept), headline=headline)
+    return answer_fault(view, rows, seen, remedy, kept=kept, headline=headline)
 
 
 @register_fault(
@@ -238,8 +237,7 @@ def _read_batches(view: ScopeView, rounds: I64) -> bool | None:
     layer = np.flatnonzero(is_in(rounds[0], products))
     if not len(layer):
         return False
-    shapes = []
-    rows = rounds[:, int(layer[0])]
+    shapes, rows = [], rounds[:, int(layer[0])]
     if _is_flattened(view, rounds[:, 0], rows):
         return True
     is_table = view.tables.name(int(rows[0])) == "aten::embedding"
@@ -268,9 +266,7 @@ def _is_flattened(view: ScopeView, first: I64, layers: I64) -> bool:
     inputs = read_inputs(view.trace, np.concatenate([layers, rows]))
     tensors = [each.tensor(0) if each is not None else None for each in inputs]
     positions = [tensor.sizes[0] if tensor is not None and len(tensor.sizes) == 2 else 0 for tensor in tensors]
-    found = set()
-    for round_number, tensor in zip(number.tolist(), tensors[len(layers) :], strict=True):
-        sizes = tensor.sizes if tensor is not None else ()
-        if len(sizes) == 3 and sizes[0] == 1 and 1 < sizes[1] == positions[round_number]:
-            found.add(round_number)
+    sizes = [tensor.sizes if tensor is not None else () for tensor in tensors[len(layers) :]]
+    rounds = zip(number.tolist(), sizes, strict=True)
+    found = {k for k, size in rounds if len(size) == 3 and size[0] == 1 and 1 < size[1] == positions[k]}
     return len(found) == len(first)

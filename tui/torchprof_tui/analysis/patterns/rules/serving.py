@@ -65,12 +65,11 @@ def find_token_loop(tables: TraceTables) -> TokenLoop:
     samplers = tables.select_on_launch_lanes(tables.match_names(_SAMPLER_REGEX, Kind.OP))
     if len(samplers) <= thresholds.TOKEN_LOOP_MIN.value:
         return _build_loop(tables, samplers, np.zeros(max(len(samplers) - 1, 0), dtype=np.bool_))
-    order = np.argsort(samplers.start, kind="stable")
-    samplers = samplers.select(order)
+    samplers = samplers.select(np.argsort(samplers.start, kind="stable"))
     loop = _build_loop(tables, samplers, np.ones(len(samplers) - 1, dtype=np.bool_))
     attentions = _count_starts(tables.compute_once(find_attentions).start, loop.start, loop.end)
     cache_updates = _count_starts(tables.match_names(_CACHE_REGEX, Kind.OP).start, loop.start, loop.end)
-    # the share of kernels, by name, that each iteration has in common with the median one
+    # Each iteration's share of kernels, by name, that it has in common with the median one.
     launch_start, _, name = _find_kernels(tables)
     iteration = loop.start.searchsorted(launch_start, side="right") - 1
     inside = (iteration >= 0) & (launch_start < loop.end[np.maximum(iteration, 0)])
@@ -112,11 +111,9 @@ def _count_starts(times: I64, start: I64, end: I64) -> I64:
 
 
 def _select_loop(view: ScopeView, loop: TokenLoop) -> TokenLoop:
-    """Select the iterations whose sampling op overlaps the scope."""
     keep = view.overlap_mask(loop.samplers.start, loop.samplers.end)
-    return TokenLoop(
-        loop.samplers.select(keep), loop.start[keep], loop.end[keep], loop.kernels[keep], loop.in_graphs[keep]
-    )
+    columns = (loop.start, loop.end, loop.kernels, loop.in_graphs)
+    return TokenLoop(loop.samplers.select(keep), *(column[keep] for column in columns))
 
 
 def parse_phase(name: str) -> tuple[str, int] | None:
@@ -137,16 +134,18 @@ def find_phases(tables: TraceTables) -> EventTable:
     """Find the annotations that name a phase, without those inside another one."""
     named = tables.match_names(_PHASE_REGEX, Kind.ANNOTATION)
     named = tables.filter_by_name(named, lambda name: parse_phase(name) is not None)
-    order = np.argsort(named.start, kind="stable")
-    named = named.select(order)
+    named = named.select(np.argsort(named.start, kind="stable"))
     reach = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, named.end))[:-1]
     return named.select(named.end > reach)
 
 
+def _read_phases(tables: TraceTables, phases: EventTable) -> list[tuple[str, int]]:
+    return [parse_phase(tables.name(int(row))) or ("", 0) for row in phases.row]
+
+
 def _describe_phases(view: ScopeView, phases: EventTable) -> str:
-    """Describe each phase: how many steps, their CPU time, their kernels and the share launched by graphs."""
     tables = view.tables
-    parsed = [parse_phase(tables.name(int(row))) or ("", 0) for row in phases.row]
+    parsed = _read_phases(tables, phases)
     launch_start, launch, _ = _find_kernels(tables)
     in_graph = is_in(launch, tables.practices.graph_launches.row)
     texts = []
@@ -225,52 +224,34 @@ def decode_without_graphs(view: ScopeView) -> Answer:
     if view.busy_share > thresholds.GPU_BUSY_HIGH.value:
         return Answer.absent(f"{summary}; but the GPU is busy, {format_percent(view.busy_share)}")
     start, end = loop.samplers.start, loop.samplers.end
-    in_loop = union(loop.start, loop.end)
+    in_loop, idle = union(loop.start, loop.end), view.gap_finder.known_idle_intervals.values()
     busy = sum((tables.busy_intervals(device) & in_loop).total for device in tables.devices)
-    return Answer.fired(
-        f"{summary}; the GPU works {format_duration(busy / len(tables.devices) / len(loop))} for one; "
-        f"GPU busy {format_percent(view.busy_share)}",
-        loop.samplers.row,
-        _measure_idle_of_tokens(view, loop),
-        _choose_decode_remedy(view),
-        spans=union(np.array([start.min()]), np.array([end.max()])),
-    )
-
-
-def _measure_idle_of_tokens(view: ScopeView, loop: TokenLoop) -> int:
-    """Measure how long the GPUs idled while tokens were generated, ns, the mean of all GPUs; prefills do not count."""
-    idle = view.gap_finder.known_idle_intervals
-    in_loop = union(loop.start, loop.end).clip(*view.window)
-    return sum((idle[device] & in_loop).total for device in idle) // max(len(idle), 1)
-
-
-def _find_decoding(tables: TraceTables) -> TokenLoop:
-    """Find the loop over tokens, or the steps that are annotated as decoding."""
-    phases = tables.compute_once(find_phases)
-    decoding = [(parse_phase(tables.name(int(row))) or ("", 0))[0] == "decode" for row in phases.row]
-    if not any(decoding):
-        return tables.compute_once(find_token_loop)
-    steps = phases.select(np.array(decoding))
-    marks = EventTable(
-        np.append(steps.row, -1),
-        np.append(steps.start, steps.end[-1]),
-        np.append(steps.end, steps.end[-1]),
-        np.append(steps.name, 0),
-    )
-    return _build_loop(tables, marks, np.ones(len(steps), dtype=np.bool_))
-
-
-def _choose_decode_remedy(view: ScopeView) -> Remedy | None:
-    """Choose the remedy by what is in use: compiled code needs the mode alone, some graphs need to cover more."""
-    practices = view.tables.practices
-    if practices.uses_cuda_graphs:
-        return Remedy("let the graph cover the whole decode step: most kernels are still launched one by one")
-    if practices.uses_compile:
-        return Remedy(
+    idle_time = sum((times & in_loop.clip(*view.window)).total for times in idle) // max(len(idle), 1)
+    remedy = None
+    if tables.practices.uses_cuda_graphs:
+        remedy = Remedy("let the graph cover the whole decode step: most kernels are still launched one by one")
+    elif tables.practices.uses_compile:
+        remedy = Remedy(
             "the model is compiled: replay it as a CUDA graph as well, with a static KV cache",
             'torch.compile(model, mode="reduce-overhead")',
         )
-    return None
+    seen = (
+        f"{summary}; the GPU works {format_duration(busy / len(tables.devices) / len(loop))} for one; "
+        f"GPU busy {format_percent(view.busy_share)}"
+    )
+    spans = union(np.array([start.min()]), np.array([end.max()]))
+    return Answer.fired(seen, loop.samplers.row, idle_time, remedy, spans)
+
+
+def _find_decoding(tables: TraceTables) -> TokenLoop:
+    phases = tables.compute_once(find_phases)
+    decoding = [phase == "decode" for phase, _ in _read_phases(tables, phases)]
+    if not any(decoding):
+        return tables.compute_once(find_token_loop)
+    steps = phases.select(np.array(decoding))
+    last = steps.end[-1]
+    ends = np.append(steps.row, -1), np.append(steps.start, last), np.append(steps.end, last), np.append(steps.name, 0)
+    return _build_loop(tables, EventTable(*ends), np.ones(len(steps), dtype=np.bool_))
 
 
 NO_GENERATION = "no steps of a language model were found, neither by annotations nor as a loop over tokens"
@@ -329,7 +310,7 @@ def find_generation_steps(tables: TraceTables) -> GenerationSteps:
         return _from_marks(tables, np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), [])
     phases = tables.compute_once(find_phases)
     if len(phases):
-        kinds = [_kind_of(tables.name(int(row))) for row in phases.row]
+        kinds = [_PHASE_KINDS.get(phase, StepKind.OTHER) for phase, _ in _read_phases(tables, phases)]
         return _from_marks(tables, phases.row, phases.start, phases.end, kinds)
     loop: TokenLoop = tables.compute_once(find_token_loop)
     return _from_marks(tables, loop.samplers.row, loop.start, loop.end, [StepKind.DECODE] * len(loop))
@@ -343,9 +324,7 @@ def _name_engine(tables: TraceTables, serving: ServingSteps) -> str:
     return "" if engine == Engine.SGLANG.value and not tables.practices.has_name(r".*sgl") else engine
 
 
-def _kind_of(name: str) -> StepKind:
-    phase = (parse_phase(name) or ("", 0))[0]
-    return StepKind(phase) if phase in ("prefill", "decode", "mixed") else StepKind.OTHER
+_PHASE_KINDS = {kind.value: kind for kind in (StepKind.PREFILL, StepKind.DECODE, StepKind.MIXED)}
 
 
 def _from_marks(tables: TraceTables, row: I64, start: I64, end: I64, kinds: list[StepKind]) -> GenerationSteps:

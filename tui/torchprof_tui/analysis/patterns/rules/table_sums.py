@@ -17,6 +17,7 @@ from torchprof_tui.analysis.words.dictionary import explain
 from torchprof_tui.trace.core.arrays import I64, Bool, find_largest, find_median
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.lanes import Role
 
 _MAX_PERIOD = 32  # outermost ops of one round: longer groups are layers or whole models
 _MIN_ROUNDS = 16  # rounds in a row: a dozen equal layers are a model's own
@@ -34,20 +35,8 @@ def find_loops_around(view: ScopeView, calls: EventTable, min_calls: int) -> Int
     is_op = np.asarray(trace.kind) == Kind.OP
     ops = ops.select(view.tables.outermost_ancestor(ops.row, is_op) < 0)
     values = ops.name.astype(np.int64) + np.asarray(trace.lane[ops.row]).astype(np.int64) * len(trace.names)
-    is_looping = _mark_repeats(values)
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], is_looping, [False]]).astype(np.int8)))
-    first, last = edges[::2], edges[1::2] - 1
-    index = np.sort(ops.row.searchsorted(calls.row, side="right") - 1)
-    count = index.searchsorted(last, side="right") - index.searchsorted(first)
-    first, last = first[count >= min_calls], last[count >= min_calls]
-    return view.clip(union(ops.start[first], ops.end[last])) if len(first) else NO_INTERVALS
-
-
-def _mark_repeats(values: I64) -> Bool:
-    """Mark the values that belong to a group that follows itself often enough: bool[n].
-
-    For a period p, l values in a row that equal the one p later make (l + p) / p rounds.
-    """
+    # Mark the values of groups that follow themselves often enough: for a period p, l values in a row that equal the
+    # one p later make (l + p) / p rounds.
     change = np.zeros(len(values) + 1, dtype=np.int64)
     for period in range(1, _MAX_PERIOD + 1):
         is_same = np.concatenate([[False], values[:-period] == values[period:], [False]])
@@ -56,8 +45,13 @@ def _mark_repeats(values: I64) -> Bool:
         is_long = length >= (_MIN_ROUNDS - 1) * period
         np.add.at(change, start[is_long], 1)
         np.add.at(change, (start + length)[is_long] + period, -1)
-    marked: Bool = np.cumsum(change[:-1]) > 0
-    return marked
+    is_looping = np.cumsum(change[:-1]) > 0
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], is_looping, [False]]).astype(np.int8)))
+    first, last = edges[::2], edges[1::2] - 1
+    index = np.sort(ops.row.searchsorted(calls.row, side="right") - 1)
+    count = index.searchsorted(last, side="right") - index.searchsorted(first)
+    first, last = first[count >= min_calls], last[count >= min_calls]
+    return view.clip(union(ops.start[first], ops.end[last])) if len(first) else NO_INTERVALS
 
 
 @register_pattern(
@@ -71,21 +65,18 @@ def _mark_repeats(values: I64) -> Bool:
     "queue after a synchronisation, not to input, communication or the profiler.",
     thresholds=(thresholds.GPU_BUSY_LOW, thresholds.OVERHEAD_SHARE_OF_IDLE),
     fires_on_absence=True,
+    needs=(ScopeView.missing_window_reason,),
 )
 def overhead_bound(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_window_reason() or (
-        "" if view.tables.has_cpu_threads else "no CPU thread was recorded"
-    ):
-        return Answer.cannot_tell(missing_reason)
+    if not any(lane.role is Role.THREAD and len(lane) for lane in view.trace.lanes):
+        return Answer.cannot_tell("no CPU thread was recorded")
     shares = view.shares
     if not shares.is_overhead_bound:
         return Answer.absent(f"GPU busy {format_percent(shares.busy)} of {format_duration(view.window_length)}")
-    steps = view.steps
-    scope_label = "the steps" if len(steps) else "the range"
+    scope_label = "the steps" if len(view.steps) else "the range"
     summary = (
         f"GPU busy {format_percent(shares.busy)} of {scope_label} ({format_duration(view.window_length)}); for "
-        f"{format_percent(shares.overhead)} it waited for "
-        f"the CPU to dispatch or run code"
+        f"{format_percent(shares.overhead)} it waited for the CPU to dispatch or run code"
     )
     evidence = view.representative_events()
     if not len(evidence):
@@ -115,8 +106,7 @@ def compute_bound(view: ScopeView) -> Answer:
         return Answer.absent(
             f"kernels run for {format_percent(shares.compute)} of {format_duration(view.window_length)}"
         )
-    work, trace = view.work, view.trace
-    has_launch = work.launch >= 0
+    work, trace, has_launch = view.work, view.trace, view.work.launch >= 0
     if not has_launch.any():
         return Answer.cannot_tell(NO_LINKS)
     launch = work.launch[has_launch]
@@ -144,15 +134,12 @@ def compute_bound(view: ScopeView) -> Answer:
     needs=(ScopeView.missing_gpu_reason,),
 )
 def hotspot(view: ScopeView) -> Answer:
-    names = view.work.events.name
+    names, unit = view.work.events.name, "run"
     time_by_name = np.bincount(names, weights=view.work_time)
-    total = float(time_by_name.sum())
-    heaviest = int(time_by_name.argmax())
-    share = time_by_name[heaviest] / total if total else 0.0
+    total, heaviest = float(time_by_name.sum()), int(time_by_name.argmax())
+    share = kernel_share = time_by_name[heaviest] / total if total else 0.0
     in_hotspot = names == heaviest
     hotspot_name = view.tables.short_name(int(view.work.events.row[int(in_hotspot.argmax())]))
-    unit = "run"
-    kernel_share = share
     if share < thresholds.HOTSPOT_SHARE.value:
         share, in_hotspot = _find_heaviest_operator(view, total)
         unit = "piece"
@@ -162,13 +149,12 @@ def hotspot(view: ScopeView) -> Answer:
         return Answer.absent(f"the heaviest kernel takes {format_percent(kernel_share)} of GPU time{op_text}")
     hotspot_work = view.work.events.select(in_hotspot)
     unit_note = " of work, of several kernels" if unit == "piece" else ""
-    return Answer.fired(
+    seen = (
         f"{hotspot_name} takes {format_percent(share)} of GPU time: "
         f"{format_duration(float(view.work_time[in_hotspot].sum()))} in "
-        f"{format_count(len(hotspot_work), unit)}{unit_note}",
-        hotspot_work.row,
-        min(view.covered_time(hotspot_work), view.scope.length),
+        f"{format_count(len(hotspot_work), unit)}{unit_note}"
     )
+    return Answer.fired(seen, hotspot_work.row, min(view.covered_time(hotspot_work), view.scope.length))
 
 
 def _find_heaviest_operator(view: ScopeView, total: float) -> tuple[float, Bool]:

@@ -20,14 +20,6 @@ from torchprof_tui.trace.core.arrays import F64, I64, Bool, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
-_STREAMING_CLASSES = (
-    KernelClass.ELEMENTWISE,
-    KernelClass.COPY,
-    KernelClass.RANDOM,
-    KernelClass.NORM,
-    KernelClass.SOFTMAX,
-    KernelClass.OPTIMIZER,
-)
 _COMPILED_SHARE = 0.10
 """Inductor's kernels, in relation to the unfused ones, from which the program counts as compiled already."""
 _FUSED_ATTENTION = Remedy(
@@ -52,17 +44,22 @@ _ATTENTION_SHARE = 0.15
 )
 def memory_bound_elementwise(view: ScopeView) -> Answer:
     work = view.work
-    is_streaming = work.class_mask(*_STREAMING_CLASSES) & (work.kind == Kind.KERNEL)
+    is_streaming = work.class_mask(KernelClass.ELEMENTWISE, KernelClass.COPY, KernelClass.RANDOM)
+    is_streaming |= work.class_mask(KernelClass.NORM, KernelClass.SOFTMAX, KernelClass.OPTIMIZER)
+    is_streaming &= work.kind == Kind.KERNEL
     is_streaming &= ~is_launched_beneath(view, is_streaming, MATH_ATTENTION_REGEX)
-    share = float(view.work_time[is_streaming].sum()) / max(float(view.work_time.sum()), 1.0)
-    kernels = work.events.select(is_streaming)
+    share, kernels = view.share_of_gpu_time(is_streaming), work.events.select(is_streaming)
     busy_time = view.covered_time(kernels)
     if share < thresholds.MEMORY_BOUND_SHARE.value:
         return Answer.absent(f"{format_percent(share)} of GPU time")
     if busy_time < thresholds.MEMORY_BOUND_TIME.value * max(view.device_time, 1):
         return Answer.absent(f"{format_percent(share)} of GPU time, but only {format_duration(busy_time)} in total")
     at_stake, run_count = _time_in_runs(view, is_streaming)
-    attention_time = _attention_softmax_time(view)
+    attention_time = 0  # of softmax kernels, in scopes with batched products
+    if len(view.match_names(r"aten::(bmm|baddbmm)$", Kind.OP)):
+        softmaxes = view.tables.match_names(r"aten::_softmax$", Kind.OP).row
+        is_softmax = is_in(view.inner_op, softmaxes) & work.class_mask(KernelClass.SOFTMAX)
+        attention_time = int(view.work_time[is_softmax].sum())
     is_attention = attention_time > _ATTENTION_SHARE * float(view.work_time[is_streaming].sum())
     at_stake = min(max(at_stake, attention_time if is_attention else 0), busy_time)
     if at_stake < thresholds.MEMORY_BOUND_WIN.value * view.device_time:
@@ -76,14 +73,6 @@ def memory_bound_elementwise(view: ScopeView) -> Answer:
         at_stake,
         _FUSED_ATTENTION if is_attention else _choose_fusion(view, is_streaming),
     )
-
-
-def _attention_softmax_time(view: ScopeView) -> int:
-    """Return the ns of softmax kernels whose operator is aten::_softmax; 0 in scopes without batched products."""
-    if not len(view.match_names(r"aten::(bmm|baddbmm)$", Kind.OP)):
-        return 0
-    softmaxes = view.tables.match_names(r"aten::_softmax$", Kind.OP).row
-    return int(view.work_time[is_in(view.inner_op, softmaxes) & view.work.class_mask(KernelClass.SOFTMAX)].sum())
 
 
 def _time_in_runs(view: ScopeView, chosen: Bool) -> tuple[int, int]:
@@ -122,17 +111,14 @@ def _time_by_group(view: ScopeView, roofline: Roofline, chosen: Bool) -> F64:
 
 
 def _choose_fusion(view: ScopeView, chosen: Bool) -> Remedy | None:
-    """Choose the remedy by the owner of the kernels: the optimizer, code that is compiled already, or the model."""
-    time = view.work_time
+    time, practices = view.work_time, view.tables.practices
     total = float(time[chosen].sum())
-    steps = view.tables.match_names(OPTIMIZER_STEP_REGEX, Kind.ANNOTATION)
     is_optimizer = view.work.class_mask(KernelClass.OPTIMIZER) & chosen
     is_optimizer |= is_launched_beneath(view, chosen, OPTIMIZER_STEP_REGEX, Kind.ANNOTATION)
-    optimizer_step = view.tables.name(int(steps.row[0])) if len(steps) else ""
-    optimizer_time, optimizer_step = float(view.work_time[is_optimizer].sum()), optimizer_step
-    if optimizer_time > 0.5 * total:
-        return choose_optimizer_remedy(optimizer_step, view.tables.practices.optimizer_kind)
-    practices = view.tables.practices
+    if float(time[is_optimizer].sum()) > 0.5 * total:
+        steps = view.tables.match_names(OPTIMIZER_STEP_REGEX, Kind.ANNOTATION).row
+        step_name = view.tables.name(int(steps[0])) if len(steps) else ""
+        return choose_optimizer_remedy(step_name, practices.optimizer_kind)
     if practices.uses_compile or float(time[view.work.class_mask(KernelClass.TRITON)].sum()) > _COMPILED_SHARE * total:
         return Remedy("these run outside the compiled code: compile them as well, or find out why they are not")
     if not practices.has_backward and not practices.optimizer_names:
@@ -180,7 +166,9 @@ def gemm_efficiency(view: ScopeView) -> Answer:
                 f"the shapes or the GPU's peak are unknown for {format_percent(1 - known_time / product_time)} of the "
                 "products' time"
             )
-        return Answer.absent(f"{format_percent(_mean_at_peak(time, at_peak))} of the peak on average")
+        known = ~np.isnan(at_peak) & (time > 0)
+        mean = float(np.average(at_peak[known], weights=time[known]))
+        return Answer.absent(f"{format_percent(mean)} of the peak on average")
     low = np.flatnonzero(is_low & (time > 0))
     heaviest = int(low[time[low].argmax()])
     good = at_peak[low] / thresholds.PRODUCT_EFFICIENCY_GOOD.value
@@ -190,63 +178,48 @@ def gemm_efficiency(view: ScopeView) -> Answer:
         return Answer.absent(
             f"{format_percent(low_time / gpu_time)} of GPU time, but only {format_duration(at_stake)} can be saved"
         )
-    reason = _explain_product(view, roofline, heaviest)
+    product, remedy = _describe_product(view, roofline, heaviest)
     seen = (
         f"{format_percent(low_time / gpu_time)} of GPU time in GEMMs, convolutions or attention at "
         f"{format_percent(float(np.average(at_peak[low], weights=time[low])))} of the nearer peak, compute or memory; "
-        f"the heaviest: {_format_product(view, roofline, heaviest)}{reason and f' ({reason})'}"
+        f"the heaviest: {product}"
     )
-    return Answer.fired(seen, kernels.row, at_stake, _choose_product_remedy(view, roofline, heaviest))
+    return Answer.fired(seen, kernels.row, at_stake, remedy)
 
 
-def _mean_at_peak(time: F64, at_peak: F64) -> float:
-    known = ~np.isnan(at_peak) & (time > 0)
-    return float(np.average(at_peak[known], weights=time[known]))
+def _describe_product(view: ScopeView, roofline: Roofline, group: int) -> tuple[str, Remedy | None]:
+    """Describe one product and what limits it, and choose its remedy, None for the pattern's own.
 
-
-def _group_op(view: ScopeView, roofline: Roofline, group: int) -> str:
-    """Return the name of the operator of a group."""
-    row = int(view.tables.gpu_pieces.op[roofline.first[group]])
-    return view.tables.name(row) if row >= 0 else ""
-
-
-def _format_product(view: ScopeView, roofline: Roofline, group: int) -> str:
-    """Format one product: "aten::mm 4×4096×4096 bf16, 12.3 TFLOP/s, 1,234 GB/s"."""
-    inputs, op = roofline.inputs(group), _group_op(view, roofline, group)
+    "aten::mm 4×4096×4096 bf16, 12.3 TFLOP/s (too few rows)".
+    """
+    tables, inputs, first = view.tables, roofline.inputs(group), roofline.first[group]
+    row = int(tables.gpu_pieces.op[first])
+    op = tables.name(row) if row >= 0 else ""
     shape = None if inputs is None else find_product_shape(op, inputs)
-    size = "" if shape is None else " " + "×".join(map(str, shape[1:] if shape.batch == 1 else shape))
+    is_thin = shape is not None and min(shape.m, shape.n) <= SMALL_SIDE
+    size, reason, dtype = "", "", DTYPES[roofline.dtype[group]]
+    if shape is not None:
+        device = find_device(view.trace, int(tables.work.events.row[first]))
+        size = " " + "×".join(map(str, shape[1:] if shape.batch == 1 else shape))
+        reason = explain_shape(shape, dtype, device.sms if device else None)
     rate = f"{roofline.tflops[group]:.3g} TFLOP/s"
-    if shape is not None and min(shape.m, shape.n) <= SMALL_SIDE and not np.isnan(roofline.gb_s[group]):
+    if is_thin and not np.isnan(roofline.gb_s[group]):
         rate = f"{roofline.gb_s[group]:,.0f} GB/s"
-    return f"{op}{size} {DTYPES[roofline.dtype[group]]}".rstrip() + f", {rate}"
-
-
-def _explain_product(view: ScopeView, roofline: Roofline, group: int) -> str:
-    inputs, op = roofline.inputs(group), _group_op(view, roofline, group)
-    shape = None if inputs is None else find_product_shape(op, inputs)
-    if shape is None:
-        return ""
-    device = find_device(view.trace, int(view.tables.work.events.row[roofline.first[group]]))
-    return explain_shape(shape, DTYPES[roofline.dtype[group]], device.sms if device else None)
-
-
-def _choose_product_remedy(view: ScopeView, roofline: Roofline, group: int) -> Remedy | None:
-    """Choose the remedy by the reason of the heaviest product; None: the pattern's own."""
-    inputs, op = roofline.inputs(group), _group_op(view, roofline, group)
-    shape = None if inputs is None else find_product_shape(op, inputs)
-    if shape is not None and min(shape.m, shape.n) <= SMALL_SIDE:
-        return Remedy("read the weights once for more rows: decode more sequences at once, or quantize the weights")
-    if "attention" in op:
-        return Remedy(
+    text = f"{op}{size} {dtype}".rstrip() + f", {rate}{reason and f' ({reason})'}"
+    remedy = None
+    if is_thin:
+        remedy = Remedy("read the weights once for more rows: decode more sequences at once, or quantize the weights")
+    elif "attention" in op:
+        remedy = Remedy(
             "compare the attention backends for this head size and data type; short sequences need a larger batch"
         )
-    if "convolution" in op:
-        return Remedy(
+    elif "convolution" in op:
+        remedy = Remedy(
             "use channels_last, which avoids layout changes; let cuDNN search; use channel counts that are multiples "
             "of 64",
             "model = model.to(memory_format=torch.channels_last); torch.backends.cudnn.benchmark = True",
         )
-    return None
+    return text, remedy
 
 
 @register_notice(
@@ -290,12 +263,11 @@ def wave_quantization(view: ScopeView) -> Answer:
     _, worst, waves = max(tails)
     kernels = work.events.select(alone[is_in(group, [number for _, number, _ in tails])])
     worst_row = int(work.events.row[alone[int((group == worst).argmax())]])
-    return Answer.fired(
+    seen = (
         f"{format_percent(share)} of the time; {view.tables.short_name(worst_row)} needs {waves:.2f} waves: its "
-        f"last is {format_percent(waves % 1)} full",
-        kernels.row,
-        min(int(lost), view.covered_time(kernels)),
+        f"last is {format_percent(waves % 1)} full"
     )
+    return Answer.fired(seen, kernels.row, min(int(lost), view.covered_time(kernels)))
 
 
 def _runs_alone(view: ScopeView) -> Bool:

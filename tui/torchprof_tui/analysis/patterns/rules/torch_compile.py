@@ -21,7 +21,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.analysis.patterns.rules.steady_steps import describe_launches, format_per_step, measure_step_work
+from torchprof_tui.analysis.patterns.rules.warmup import describe_launches, format_per_step, measure_step_work
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.analysis.words.dictionary import explain
 from torchprof_tui.trace.core.arrays import is_in, sorted_unique
@@ -51,19 +51,14 @@ def compiled_region(view: ScopeView) -> Answer:
     regions = view.match_names(COMPILED_REGION_REGEX)
     if not len(regions):
         return Answer.absent()
-    region_numbers = sorted(
-        {view.tables.name(int(row)).removeprefix("Torch-Compiled Region").lstrip(": ") for row in regions.row}
-    )
-    number_text = ", ".join(number or "without a number" for number in region_numbers[:6]) + (
-        " …" if len(region_numbers) > 6 else ""
-    )
-    return Answer.fired(
-        f"{format_count(len(regions), 'call')}{view.format_per_step(len(regions))} of {number_text}", regions.row
-    )
+    names = {view.tables.name(int(row)) for row in regions.row}
+    numbers = sorted({name.removeprefix("Torch-Compiled Region").lstrip(": ") for name in names})
+    seen = f"{view.format_count(len(regions), 'call')} of "
+    seen += ", ".join(number or "without a number" for number in numbers[:6]) + (" …" if len(numbers) > 6 else "")
+    return Answer.fired(seen, regions.row)
 
 
 def _check_total_time(view: ScopeView, name: str, noun: str) -> Answer:
-    """Fire where events of this name exist, with their total time."""
     if missing_reason := view.missing_ops_reason():
         return Answer.cannot_tell(missing_reason)
     events = view.match_names(name)
@@ -254,58 +249,38 @@ def recompiles(view: ScopeView) -> Answer:
     regions, compile_work = view.match_names(COMPILED_REGION_REGEX), view.match_names(COMPILE_WORK_REGEX)
     if not len(regions) and not len(compile_work):
         return Answer.absent("nothing was compiled")
-    variants: dict[str, set[int]] = {}
-    for row in regions.row.tolist():
-        if match := _REGION_ID.match(tables.name(row)):
-            variants.setdefault(match[1], set()).add(int(match[2]))
-    recompiled_frames = {frame: ids for frame, ids in variants.items() if len(ids) > 1}
+    variants = _find_variants(tables, regions)
+    recompiled_frames = {frame: rows for frame, rows in variants.items() if len(rows) > 1}
     steps = tables.steps
     after_first_step = np.zeros(len(compile_work), dtype=np.bool_)
     if len(steps) > 1:
         after_first_step = (compile_work.start >= steps.start[1]) & (steps.index_at(compile_work.start) >= 0)
-    is_recompilation = np.array([_is_recompilation(tables.name(int(row))) for row in compile_work.row], dtype=np.bool_)
+    numbers = [_COMPILE_ID.search(tables.name(int(row))) for row in compile_work.row]
+    is_recompilation = np.array([match is not None and int(match[2]) > 0 for match in numbers], dtype=np.bool_)
     compile_events = compile_work.select(after_first_step | is_recompilation)
     if not recompiled_frames and not len(compile_events):
         if not variants and len(regions) and not len(compile_work):
             return Answer.cannot_tell("regions carry no numbers before torch 2.6, and no compile work was recorded")
         return Answer.absent("each region kept its number")
-    evidence = _select_variants(view, regions, recompiled_frames)
-    compile_time = view.covered_time(compile_events)
-    parts = [
-        f"function {frame} ran in {len(ids)} compiled versions (M = {_format_numbers(ids)})"
-        for frame, ids in sorted(recompiled_frames.items())
-    ]
+    compile_time, parts = view.covered_time(compile_events), []
+    for frame, first_rows in sorted(recompiled_frames.items()):
+        numbers_text = ", ".join(map(str, sorted(first_rows)[:8])) + (" …" if len(first_rows) > 8 else "")
+        parts.append(f"function {frame} ran in {len(first_rows)} compiled versions (M = {numbers_text})")
     if len(compile_events):
         parts.append(f"compile work took {format_duration(compile_time)}")
-    return Answer.fired(
-        "; ".join(parts),
-        np.sort(np.concatenate([evidence.row, compile_events.row[:1] if recompiled_frames else compile_events.row])),
-        compile_time,
-        spans=compile_events.intervals,
-    )
+    first_regions = [row for first_rows in recompiled_frames.values() for row in first_rows.values()]
+    compiling = compile_events.row[:1] if recompiled_frames else compile_events.row
+    evidence = np.sort(np.concatenate([np.array(first_regions, dtype=np.int64), compiling]))
+    return Answer.fired("; ".join(parts), evidence, compile_time, spans=compile_events.intervals)
 
 
-def _is_recompilation(name: str) -> bool:
-    match = _COMPILE_ID.search(name)
-    return match is not None and int(match[2]) > 0
-
-
-def _select_variants(view: ScopeView, regions: EventTable, recompiled_frames: dict[str, set[int]]) -> EventTable:
-    """Select the first region of each variant of the frames that have several."""
-    known_variants: set[str] = set()
-    keep = []
+def _find_variants(tables: TraceTables, regions: EventTable) -> dict[str, dict[int, int]]:
+    """Find the compiled versions of each function: K -> M -> the row of its first region."""
+    variants: dict[str, dict[int, int]] = {}
     for row in regions.row.tolist():
-        name = view.tables.name(row)
-        match = _REGION_ID.match(name)
-        is_first = match is not None and match[1] in recompiled_frames and match[0] not in known_variants
-        if match is not None and is_first:
-            known_variants.add(match[0])
-        keep.append(is_first)
-    return regions.select(np.array(keep, dtype=np.bool_))
-
-
-def _format_numbers(numbers: set[int]) -> str:
-    return ", ".join(map(str, sorted(numbers)[:8])) + (" …" if len(numbers) > 8 else "")
+        if match := _REGION_ID.match(tables.name(row)):
+            variants.setdefault(match[1], {}).setdefault(int(match[2]), row)
+    return variants
 
 
 _READ_REGEX = r"aten::(item|is_nonzero)$"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -178,7 +178,7 @@ def _list_between(view: ScopeView, text: OpText, stretches: list[tuple[int, int]
 )
 def written_out(view: ScopeView) -> Answer:
     text = view.tables.compute_once(write_op_text)
-    found: list[tuple[Algorithm, Answer]] = []
+    found: list[Answer] = []
     for algorithm in ALGORITHMS:
         stretches = _find_ops(view, text, algorithm)
         if not stretches:
@@ -190,11 +190,8 @@ def written_out(view: ScopeView) -> Answer:
         kept = rows[np.isin(text.letters[index], list(map(ord, algorithm.kept)))] if algorithm.kept else None
         if algorithm.is_whole:
             rows = np.concatenate([rows, _list_between(view, text, stretches)])
-        count = len(stretches)
-        seen = f"{algorithm.name}: {format_count(len(rows), 'op')} in {format_count(count, 'place')}"
-        answer = answer_fault(view, add_backward_nodes(view.tables, rows), seen, algorithm.remedy, kept=kept, gaps=gaps)
-        found.append((algorithm, answer))
-    if not found:
-        return Answer.absent()
-    algorithm, answer = max(found, key=lambda each: each[1].at_stake)
-    return replace(answer, headline=algorithm.headline) if answer.at_stake else Answer.absent()
+        seen = f"{algorithm.name}: {format_count(len(rows), 'op')} in {format_count(len(stretches), 'place')}"
+        remedy, headline, rows = algorithm.remedy, algorithm.headline, add_backward_nodes(view.tables, rows)
+        found.append(answer_fault(view, rows, seen, remedy, kept=kept, gaps=gaps, headline=headline))
+    costliest = max(found, key=lambda answer: answer.at_stake, default=Answer.absent())
+    return costliest if costliest.at_stake else Answer.absent()

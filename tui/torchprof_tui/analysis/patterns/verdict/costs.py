@@ -14,14 +14,14 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.checker import severity_sort_key
+from torchprof_tui.analysis.patterns.engine.host_code_time import find_main_thread, find_main_window
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.engine.main_thread import find_main_thread, find_main_window
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Finding, Pattern, Remedy, Section, Severity
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
-from torchprof_tui.analysis.patterns.verdict.launching import LAUNCHING
 from torchprof_tui.analysis.patterns.verdict.time_tree import Claims, divide_compute, find_spans, list_copy_intervals
 from torchprof_tui.analysis.patterns.verdict.tree_model import COPIES, EXPOSED, GENERAL_PATTERN_IDS
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+from torchprof_tui.analysis.patterns.verdict.waiting import LAUNCHING
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, unite
 from torchprof_tui.trace.core.arrays import find_median, is_in
 from torchprof_tui.trace.core.time_format import format_duration
@@ -140,7 +140,6 @@ def measure_costs(view: ScopeView, findings: Sequence[Finding], first: str = "")
 
 
 def _take_first(times: Intervals, length: int) -> Intervals:
-    """Take the earliest `length` ns of a set of times."""
     if length <= 0 or not len(times):
         return NO_INTERVALS
     before = np.cumsum(times.ends - times.starts) - (times.ends - times.starts)
@@ -186,8 +185,6 @@ _CAUSES = {
 }
 """What is said of a cause of lost time that no pattern is about: its title and its meaning."""
 
-_IDLE_CAUSES = {cause.id: cause for cause in IdleCause}
-
 
 def _build_cause(view: ScopeView, verdict: Verdict, base: CostBase) -> Finding | None:
     """Build a finding of the cause that the verdict names; None where a pattern is about it, or nothing is lost."""
@@ -197,7 +194,7 @@ def _build_cause(view: ScopeView, verdict: Verdict, base: CostBase) -> Finding |
     if verdict.cause in (EXPOSED, COPIES):
         times = list(path[1 if verdict.cause == COPIES else 2].values())
     else:
-        cause = _IDLE_CAUSES[verdict.cause]
+        cause = next(cause for cause in IdleCause if cause.id == verdict.cause)
         wanted = LAUNCHING if cause is IdleCause.DISPATCH else (cause,)
         times = [view.gap_finder.find_cause_intervals(each, device) for device in path[0] for each in wanted]
     spans = unite(times).clip(*view.window)

@@ -9,8 +9,7 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.host_activity import COMMUNICATION_REGEX, DATA_LOADER_REGEX
-from torchprof_tui.analysis.patterns.engine.host_code_time import find_host_code
-from torchprof_tui.analysis.patterns.engine.main_thread import find_main_thread, find_main_window
+from torchprof_tui.analysis.patterns.engine.host_code_time import find_host_code, find_main_thread, find_main_window
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
 from torchprof_tui.analysis.patterns.rules.host_code import CREATING_OP
@@ -65,10 +64,9 @@ def build_cpu_time_tree(view: ScopeView) -> TimeTree | None:
 
 def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = ()) -> Diagnosis:
     """Diagnose what takes most of the main thread's time."""
-    measured = sum(part.time for part in tree.parts if part.id not in (OUTSIDE, PROFILER)) or 1
-    worst = max(
-        (part for part in tree.parts if part.id not in (OUTSIDE, PROFILER)), key=lambda part: part.time, default=None
-    )
+    parts = [part for part in tree.parts if part.id not in (OUTSIDE, PROFILER)]
+    measured = sum(part.time for part in parts) or 1
+    worst = max(parts, key=lambda part: part.time, default=None)
     if worst is None:
         return Diagnosis(HOST_CODE, 0.0, "the program did almost no work")
     share = worst.time / measured
@@ -93,10 +91,9 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
         return Diagnosis(COMMUNICATION, share, f"communication takes {percent} of the CPU's time", remedy)
     what, host = f"code outside any op takes {format_percent(share)} of the CPU's time", find_host_code(view)
     if host.owners:
-        return Diagnosis(
-            HOST_CODE, share, f"{what}, {host.describe_owners()}", host.choose_remedy(view), "", host.events
-        )
-    if host.is_other_threads_turn:
+        what += f", {host.describe_owners()}"
+        return Diagnosis(HOST_CODE, share, what, host.choose_remedy(view), "", host.events)
+    if 2 * host.intervals.total < host.time:
         return Diagnosis(HOST_CODE, share, f"{what}, most of it while another thread runs ops")
     return Diagnosis(HOST_CODE, share, what, host.choose_remedy(view))
 

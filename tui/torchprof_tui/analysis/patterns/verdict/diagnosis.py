@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.gpu_gaps import Gaps
 from torchprof_tui.analysis.patterns.engine.idle_causes import DeviceTimeShares, IdleCause
 from torchprof_tui.analysis.patterns.engine.largest_gaps import describe_launch_place
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Remedy, Severity
@@ -51,32 +50,24 @@ def find_largest_pause(view: ScopeView) -> HostPause | None:
     distinct, number = np.unique(np.array(places), return_inverse=True)
     worst = int(np.bincount(number.reshape(-1), weights=host_time).argmax())
     chosen = np.flatnonzero(number.reshape(-1) == worst)
-    events = pauses.next_event[chosen]
+    events, longest_gap = pauses.next_event[chosen], int(chosen[0])
+    event, start, end = (int(each[longest_gap]) for each in (pauses.next_event, pauses.start, pauses.end))
+    launch = int(view.trace.links.launch_of[event]) if event >= 0 else -1
+    lane = int(view.gap_finder.busiest_lane) if launch < 0 else int(view.trace.lane[launch])
+    if launch >= 0:
+        end = max(min(end, int(pauses.call_start[longest_gap])), start + 1)
     return HostPause(
         int(host_time[chosen].sum()),
         len(chosen),
         find_median(host_time[chosen]),
         str(distinct[worst]),
         events[events >= 0],
-        _locate_pause(view, pauses.select(chosen[:1])),
+        (lane, start, end),
         len(sorted_unique(view.tables.steps.index_at(pauses.end[chosen]))),
     )
 
 
-def _locate_pause(view: ScopeView, gap: Gaps) -> tuple[int, int, int]:
-    """Locate the host code in one gap: (lane of the launching thread, start, end), ns."""
-    event, start, end = int(gap.next_event[0]), int(gap.start[0]), int(gap.end[0])
-    launch = int(view.trace.links.launch_of[event]) if event >= 0 else -1
-    if launch < 0:
-        return int(view.gap_finder.busiest_lane), start, end
-    return int(view.trace.lane[launch]), start, max(min(end, int(gap.call_start[0])), start + 1)
-
-
 _MAX_PAUSES = 200  # pauses that are told apart by place; a trace with more has no pauses but slow code everywhere
-
-
-def _no_events() -> I64:
-    return np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +86,7 @@ class Diagnosis:
     what: str
     remedy: str = ""
     why: str = ""
-    events: I64 = field(default_factory=_no_events)
+    events: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     pause: HostPause | None = None
     is_recording_fault: bool = False
     late_rank: int | None = None

@@ -40,18 +40,14 @@ def diagnose_gpu_work(evidence: Evidence) -> Diagnosis:
         return diagnosis
     if not evidence.view.gpu_classes:
         return Diagnosis(COMPUTE, 0.0, "the GPU did almost no work")
-    # decode steps take most of the time of the scope's serving steps
     steps = get_serving_steps(evidence.view.trace)
-    t0, t1 = evidence.view.window
+    what, (t0, t1) = _describe_classes(evidence), evidence.view.window
     inside = (steps.start < t1) & (steps.end > t0)
     decoding = inside & steps.kind_mask(StepKind.DECODE)
-    if bool(decoding.any()) and 2 * int(steps.step_time[decoding].sum()) > int(steps.step_time[inside].sum()):
-        what = (
-            f"{_describe_classes(evidence)}, most of it in decode steps, which read all weights for one token of each "
-            "sequence"
-        )
+    if decoding.any() and 2 * int(steps.step_time[decoding].sum()) > int(steps.step_time[inside].sum()):
+        what += ", most of it in decode steps, which read all weights for one token of each sequence"
         return Diagnosis(COMPUTE, 0.0, what, "larger batches, or weights of fewer bits (quantization)")
-    return Diagnosis(COMPUTE, 0.0, _describe_classes(evidence), _describe_unknown(evidence))
+    return Diagnosis(COMPUTE, 0.0, what, _describe_unknown(evidence))
 
 
 def _describe_unknown(evidence: Evidence) -> str:
@@ -89,8 +85,7 @@ def _diagnose_copies(evidence: Evidence) -> Diagnosis:
     pattern_id, share = evidence.find_largest(COPIES)
     if pattern_id and share >= thresholds.EXPLAINED_SHARE_OF_WAIT.value * shares.copies:
         return diagnose_finding(evidence.fired[pattern_id], COPIES, share)
-    host = evidence.view.gap_finder
-    calls = evidence.view.select_in_scope(host.blocking_copies)
+    calls = evidence.view.select_in_scope(evidence.view.gap_finder.blocking_copies)
     is_blocking = is_in(work.launch, calls.row) & (work.kind == Kind.COPY)
     if int(work.events.duration[is_blocking].sum()) * 2 > int(work.events.duration[work.kind == Kind.COPY].sum()):
         name = evidence.view.tables.name(int(calls.row[calls.duration.argmax()]))

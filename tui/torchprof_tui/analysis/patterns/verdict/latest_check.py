@@ -13,14 +13,8 @@ from torchprof_tui.analysis.patterns.engine.checker import Checker, check_view
 from torchprof_tui.analysis.patterns.engine.gpu_gaps import Gaps
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
+from torchprof_tui.analysis.patterns.verdict import rank_checks
 from torchprof_tui.analysis.patterns.verdict.costs import CostBase, find_base, price_findings
-from torchprof_tui.analysis.patterns.verdict.late_rank import (
-    LateRank,
-    explain_late_rank,
-    explain_straggler,
-    find_late_place,
-)
-from torchprof_tui.analysis.patterns.verdict.rank_checks import build_rank_checker
 from torchprof_tui.analysis.patterns.verdict.verdict import ScopeRegime, Verdict, decide_verdict, measure_regime
 from torchprof_tui.analysis.patterns.verdict.wins import predict_wins, rank_by_wins
 from torchprof_tui.trace.model.trace import Trace
@@ -40,17 +34,19 @@ class CheckResult:
     findings: Sequence[Finding]
     verdict: Verdict
     base: CostBase
-    late_rank: LateRank | None = None
+    late_rank: rank_checks.LateRank | None = None
 
     def explain_late_rank(self, rank_index: int, late_verdict: Verdict | None) -> CheckResult:
         """Say why the late rank is late. `rank_index`: that of the result; `late_verdict`: None while it is unknown."""
         late = self.late_rank
         if late is None:
             return self
-        findings = explain_straggler(self.findings, late, late_verdict, is_own=late.index == rank_index)
+        findings = rank_checks.explain_straggler(self.findings, late, late_verdict, is_own=late.index == rank_index)
         if late_verdict is None or self.verdict.late_rank != late.index:
             return replace(self, findings=findings)
-        return replace(self, findings=findings, verdict=explain_late_rank(self.verdict, rank_index, late_verdict))
+        return replace(
+            self, findings=findings, verdict=rank_checks.explain_late_rank(self.verdict, rank_index, late_verdict)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +74,9 @@ class LatestOnlyChecker:
     """
 
     def __init__(self, trace: Trace, rank_arrivals: Arrivals | None = None, rank_index: int = 0) -> None:
-        self._checker = Checker(trace) if rank_arrivals is None else build_rank_checker(rank_arrivals, rank_index)
+        self._checker = (
+            Checker(trace) if rank_arrivals is None else rank_checks.build_rank_checker(rank_arrivals, rank_index)
+        )
         self._offset = 0 if rank_arrivals is None else rank_arrivals.ranks.all[rank_index].first
         self._lock = threading.Lock()
         self._latest: Scope | None = None
@@ -156,4 +154,4 @@ class LatestOnlyChecker:
         verdict = decide_verdict(view, findings)
         priced = price_findings(view, findings, verdict)
         found = [each.with_event_offset(self._offset) for each in priced]
-        return CheckResult(scope, found, verdict, find_base(view), find_late_place(view, findings))
+        return CheckResult(scope, found, verdict, find_base(view), rank_checks.find_late_place(view, findings))

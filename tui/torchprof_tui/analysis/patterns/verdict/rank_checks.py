@@ -1,10 +1,11 @@
-"""Check several ranks, and merge what was found on each."""
+"""Check several ranks, merge what was found on each, and name the one that the others wait for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,19 +13,81 @@ from torchprof_tui.analysis.collectives.communication_waiting import Arrivals, c
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, whole_trace_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker, check_view, severity_sort_key
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap, list_largest_gaps_of_ranks
-from torchprof_tui.analysis.patterns.engine.pattern import Finding, State, merge_places
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, Remedy, State, merge_places
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
-from torchprof_tui.analysis.patterns.rules.multi_gpu import describe_stall
+from torchprof_tui.analysis.patterns.rules.multi_gpu import describe_stall, find_late_rank, find_latest_collective
 from torchprof_tui.analysis.patterns.verdict.costs import CostBase, find_base, price_findings
-from torchprof_tui.analysis.patterns.verdict.late_rank import (
-    LateRank,
-    explain_late_rank,
-    explain_straggler,
-    find_late_place,
-)
+from torchprof_tui.analysis.patterns.verdict.tree_model import EXPOSED
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class LateRank:
+    """The rank that the others wait for. `event`: where it is late the longest, numbered as in the merged trace.
+
+    `index`: in `Ranks.all`. `cause`: one line, "" where only the rank's own verdict can tell.
+    """
+
+    FINDING: ClassVar[str] = "straggler"
+    """The pattern that says which rank is late."""
+
+    index: int
+    label: str
+    event: int
+    cause: str
+
+
+def find_late_place(view: ScopeView, findings: Sequence[Finding]) -> LateRank | None:
+    """Find the rank that `straggler` is about; None where it is about none, or about several in turn."""
+    context = view.tables.rank_context
+    if context is None or not any(each.id == LateRank.FINDING and each.has_fired for each in findings):
+        return None
+    late, _ = find_late_rank(view)
+    if late is None:
+        return None
+    arrivals, rank = context.arrivals, context.arrivals.ranks.all[late]
+    stall = next((stall for stall in arrivals.host_stalls if stall.rank_index == late), None)
+    cause = f"it pauses {format_duration(stall.excess)} before {stall.operator} in each step" if stall else ""
+    if any(each.id == "slow-host" and each.has_fired for each in findings) and arrivals.host_speed.slowest == late:
+        cause = "its host is slow (see slow-host)"
+    event = find_latest_collective(view, late) if stall is None else stall.event
+    return LateRank(late, rank.label, event + rank.first, cause)
+
+
+def explain_straggler(
+    findings: Sequence[Finding], late: LateRank | None, verdict: Verdict | None, is_own: bool = False
+) -> list[Finding]:
+    """Say in `straggler` which rank to open, and why it is late. `verdict`: the late rank's; None: not known yet.
+
+    `is_own`: the findings are those of the late rank.
+    """
+    if late is None:
+        return list(findings)
+    cause = late.cause or (verdict.what if verdict is not None and _tells_cause(verdict) else "")
+    advice = "check what it does before the collective: its data, its clocks, its code"
+    where = "this is the late rank" if is_own else f"open {late.label}"
+    remedy = Remedy(f"{where}: {cause or advice}")
+    return [
+        replace(each, answer=replace(each.answer, remedy=remedy)) if each.id == LateRank.FINDING else each
+        for each in findings
+    ]
+
+
+def _tells_cause(verdict: Verdict) -> bool:
+    """Return whether a late rank's own verdict says why it is late: talking to others is no reason."""
+    return bool(verdict.what) and verdict.late_rank is None and verdict.cause != EXPOSED
+
+
+def explain_late_rank(verdict: Verdict, rank_index: int, late_verdict: Verdict) -> Verdict:
+    """Add to the verdict of a rank that waits what the late rank's own verdict says; its remedy is there."""
+    if verdict.late_rank in (None, rank_index) or not _tells_cause(late_verdict):
+        return verdict
+    return replace(verdict, first=f"{verdict.what}: there {late_verdict.what}", remedy=late_verdict.remedy)
+
 
 _MAX_LISTED_RANKS = 4
 """Other ranks that are listed by number where a pattern fires on several; above it only their count is."""
@@ -72,7 +135,10 @@ class MultiRankChecker:
         merged = self._say_pauses_once([merge_findings(rank_findings) for rank_findings in by_id.values()], by_id)
         late = find_late_place(views[0], merged)
         merged = explain_straggler(merged, late, None if late is None else verdicts[late.index])
-        return sorted(keep_one_leading(merged), key=severity_sort_key), verdicts
+        # Of the findings that ranks' verdicts are about, only the one that costs most stays what a verdict is about.
+        leading = max((each for each in merged if each.is_leading), key=lambda each: each.share, default=None)
+        merged = [replace(each, is_leading=each is leading) for each in merged]
+        return sorted(merged, key=severity_sort_key), verdicts
 
     def _say_pauses_once(self, merged: list[Finding], by_id: dict[str, list[tuple[Rank, Finding]]]) -> list[Finding]:
         """Leave out of `straggler` the pause of a rank that another finding is about."""
@@ -95,8 +161,12 @@ class MultiRankChecker:
 
     def list_largest_gaps(self, scope: Scope, count: int) -> list[LargestGap]:
         """List the longest idle gaps of all ranks, each with the line of its rank, longest first."""
-        found = list_largest_gaps_of_ranks([checker.view(scope) for checker in self._checkers], count)
-        return [gap.for_rank(self.ranks[index].number, self.ranks[index].first) for index, gap in found]
+        gaps = []
+        for index, gap in list_largest_gaps_of_ranks([checker.view(scope) for checker in self._checkers], count):
+            rank = self.ranks[index]
+            next_event = gap.next_event + rank.first if gap.next_event >= 0 else -1
+            gaps.append(replace(gap, rank=rank.number, next_event=next_event))
+        return gaps
 
 
 def merge_findings(rank_findings: Sequence[tuple[Rank, Finding]]) -> Finding:
@@ -126,14 +196,7 @@ def merge_findings(rank_findings: Sequence[tuple[Rank, Finding]]) -> Finding:
     return replace(worst, answer=replace(worst.answer, seen=prefix + worst.answer.seen, events=events, places=merged))
 
 
-def keep_one_leading(findings: Sequence[Finding]) -> list[Finding]:
-    """Let only one finding be what a verdict is about: of those that ranks' verdicts name, the one that costs most."""
-    leading = max((each for each in findings if each.is_leading), key=lambda each: each.share, default=None)
-    return [replace(each, is_leading=each is leading) for each in findings]
-
-
 def _format_other_ranks(rank: Rank, fired: Sequence[Rank], rank_count: int) -> str:
-    """Format on which other ranks the pattern fired, "" for none."""
     other_ranks = [other for other in fired if other is not rank]
     if not other_ranks:
         return ""

@@ -16,17 +16,8 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
-from torchprof_tui.analysis.patterns.verdict.tree_model import (
-    COMPUTE,
-    COPIES,
-    EXPOSED,
-    GENERAL_PATTERN_IDS,
-    OUTSIDE,
-    UNSPECIFIC_PATTERN_IDS,
-    TimePart,
-    TimeTree,
-    part_sort_key,
-)
+from torchprof_tui.analysis.patterns.verdict import tree_model
+from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, COPIES, EXPOSED, TimePart, TimeTree
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals
 from torchprof_tui.trace.core.arrays import I64, is_in
@@ -46,9 +37,10 @@ def build_time_tree(view: ScopeView, findings: Sequence[Finding] = ()) -> TimeTr
     exposed, copies, compute = view.exposed_intervals, list_copy_intervals(view), divide_compute(view)
     parts = [
         TimePart(COMPUTE, _LABELS[COMPUTE], int(compute.sum()), claims.divide_work(compute)),
-        TimePart(COPIES, _LABELS[COPIES], _total(copies), claims.claim(copies, of_gpu=True)),
-        TimePart(EXPOSED, _LABELS[EXPOSED], _total(exposed), claims.claim(exposed, of_gpu=True)),
     ]
+    for part_id, times in ((COPIES, copies), (EXPOSED, exposed)):
+        total = sum(part.total for part in times.values())
+        parts.append(TimePart(part_id, _LABELS[part_id], total, claims.take(dict(times), of_gpu=True)))
     for cause, time in gaps.time_by_cause().items():
         is_explained = bool(claims) and cause not in _UNEXPLAINED
         idle = {
@@ -57,16 +49,14 @@ def build_time_tree(view: ScopeView, findings: Sequence[Finding] = ()) -> TimeTr
             else NO_INTERVALS
             for device in tables.devices
         }
-        parts.append(TimePart(cause.id, f"idle: {cause.label}", time, claims.claim(idle, of_gpu=False)))
+        parts.append(TimePart(cause.id, f"idle: {cause.label}", time, claims.take(idle, of_gpu=False)))
     total = view.scope.length * device_count
     outside = total - sum(part.time for part in parts)
-    parts.append(TimePart(OUTSIDE, "outside the steps" if len(view.steps) else "outside the program", outside))
-    parts.sort(key=part_sort_key)
+    parts.append(
+        TimePart(tree_model.OUTSIDE, "outside the steps" if len(view.steps) else "outside the program", outside)
+    )
+    parts.sort(key=tree_model.part_sort_key)
     return TimeTree(tuple(part for part in parts if part.time), total, device_count)
-
-
-def _total(intervals: dict[int, Intervals]) -> int:
-    return sum(part.total for part in intervals.values())
 
 
 def divide_compute(view: ScopeView) -> I64:
@@ -81,8 +71,7 @@ def divide_compute(view: ScopeView) -> I64:
         index = np.flatnonzero(is_compute & (work.device == device))
         if not len(index):
             continue
-        start = np.clip(work.events.start[index], t0, t1)
-        end = np.clip(work.events.end[index], t0, t1)
+        start, end = (np.clip(times[index], t0, t1) for times in (work.events.start, work.events.end))
         reach = np.maximum.accumulate(np.concatenate([[t0], end]))[:-1]
         time[index] = np.maximum(end - np.maximum(start, reach), 0)
     return time
@@ -100,7 +89,7 @@ def list_copy_intervals(view: ScopeView) -> dict[int, Intervals]:
 
 
 _ORDER = {"op-compilation": -1, "op-loop": 1, "python-in-step": 1, "exposed-comm": 1, "tiny-kernels": 2}
-_ORDER |= dict.fromkeys(UNSPECIFIC_PATTERN_IDS, 3)
+_ORDER |= dict.fromkeys(tree_model.UNSPECIFIC_PATTERN_IDS, 3)
 """What explains time before or after the others. Faults come before what describes their work in general, the calls
 that compile hold up whatever the op's thread did meanwhile; a loop explains what its waits do not, exposed
 communication what no late rank causes; patterns that do not say whose launches they count come last."""
@@ -117,7 +106,7 @@ class Claims:
             if finding.has_fired
             and finding.pattern.severity is Severity.PROBLEM
             and finding.answer.at_stake
-            and finding.id not in GENERAL_PATTERN_IDS
+            and finding.id not in tree_model.GENERAL_PATTERN_IDS
         ]
         self._spans = [find_spans(view, finding) for finding in claiming]
         self._spans.sort(key=lambda spans: (spans.order, spans.host.total + spans.gpu.total))
@@ -125,14 +114,10 @@ class Claims:
     def __bool__(self) -> bool:
         return bool(self._spans)
 
-    def claim(self, intervals: dict[int, Intervals], of_gpu: bool) -> tuple[TimePart, ...]:
-        """List the patterns that explain a part, given as intervals by device; largest first."""
-        return self.take(dict(intervals), of_gpu)
-
     def take(self, remaining: dict[int, Intervals], of_gpu: bool) -> tuple[TimePart, ...]:
         """List the patterns that explain some of `remaining`, intervals by device, and take that time out of it.
 
-        GPU work is explained by evidence on the GPU, idle time by what the CPU did.
+        Largest first. GPU work is explained by evidence on the GPU, idle time by what the CPU did.
         """
         parts = []
         narrowest = sorted(self._spans, key=lambda spans: (spans.order, (spans.gpu if of_gpu else spans.host).total))

@@ -103,7 +103,6 @@ def select_tree_lines(tree: TimeTree, max_lines: int = MAX_LINES) -> list[TreeLi
 
 
 def _add_largest_inside(parents: Sequence[TimePart], shown: set[int], min_time: float, count: int) -> None:
-    """Add to `shown` the largest `count` parts inside shown ones."""
     candidates = [inner for part in parents for inner in part.parts]
     while candidates and count > 0:
         largest = max(candidates, key=lambda part: part.time)

@@ -9,16 +9,11 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.frame_names import SourceLine
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine import undecidable_reasons as reasons
 from torchprof_tui.analysis.patterns.engine.idle_causes import DeviceTimeShares, IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Remedy
 from torchprof_tui.analysis.patterns.engine.practices import Vendor, fit_remedy
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
-from torchprof_tui.analysis.patterns.engine.undecidable_reasons import (
-    PARTIAL_INPUT_NOTE,
-    format_missing_reason,
-    is_loss_significant,
-    reword_for_slice,
-)
 from torchprof_tui.analysis.patterns.rules.warmup import estimate_frame_cost, find_warming_steps
 from torchprof_tui.analysis.patterns.verdict.cpu_only import build_cpu_time_tree, diagnose_cpu
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, find_pattern
@@ -112,16 +107,16 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
     diagnosis = _choose_diagnosis(evidence, regime)
     fitted = fit_remedy(view.tables.practices, Remedy(diagnosis.remedy)).action if diagnosis.remedy else ""
     diagnosis = replace(diagnosis, remedy=fitted)
-    fault = find_recording_fault(evidence)
+    fault, fault_pattern = find_recording_fault(evidence)
     first = diagnosis.sentence if not fault or diagnosis.is_recording_fault else f"{fault}; {diagnosis.sentence}"
     if data_loss:
-        first = f"{first} ({PARTIAL_INPUT_NOTE}: {data_loss.summary})"
+        first = f"{first} ({reasons.PARTIAL_INPUT_NOTE}: {data_loss.summary})"
     finder, pause = view.tables.line_finder, diagnosis.pause
     line = finder.find_gap_line(*pause.longest) if pause else finder.find_common_line(diagnosis.events)
     found = Verdict(regime, shares.busy, first, line=line, recording_fault=fault, tree=tree, busy_base=base)
     return replace(
         _name_largest(found, diagnosis, findings),
-        fault_pattern=find_fault_pattern(evidence),
+        fault_pattern=fault_pattern,
         late_rank=diagnosis.late_rank,
         share=diagnosis.share,
         events=diagnosis.events,
@@ -137,8 +132,8 @@ def measure_regime(view: ScopeView) -> ScopeRegime:
     if regime is Regime.UNKNOWN and measure_turn_taking(view):
         regime = Regime.MIXED
     # Missing entries cannot make a GPU less busy, so COMPUTE stays decidable.
-    if data_loss and regime is not Regime.COMPUTE and is_loss_significant(data_loss):
-        text = f"undetermined: {data_loss.reason}; the numbers are {PARTIAL_INPUT_NOTE}"
+    if data_loss and regime is not Regime.COMPUTE and reasons.is_loss_significant(data_loss):
+        text = f"undetermined: {data_loss.reason}; the numbers are {reasons.PARTIAL_INPUT_NOTE}"
         return ScopeRegime(Regime.UNKNOWN, shares.busy, text)
     if unknown := _describe_unknown(view):
         return ScopeRegime(Regime.UNKNOWN, shares.busy, unknown)
@@ -185,12 +180,12 @@ def _name_early_wait(view: ScopeView) -> str:
 
 
 def _decide_without_gpu(view: ScopeView, missing_reason: str, findings: Sequence[Finding]) -> Verdict:
-    """Decide the verdict on a scope without GPU work: what the CPU did, if ops were recorded."""
     data_loss = view.tables.data_loss
     if data_loss:
-        return Verdict(Regime.UNKNOWN, None, f"undetermined: {format_missing_reason(missing_reason, data_loss)}")
+        why = reasons.format_missing_reason(missing_reason, data_loss)
+        return Verdict(Regime.UNKNOWN, None, f"undetermined: {why}")
     if view.tables.is_slice:
-        missing_reason = reword_for_slice(missing_reason)
+        missing_reason = reasons.reword_for_slice(missing_reason)
     tree = build_cpu_time_tree(view) if not len(view.tables.work) else None
     if tree is None:
         return Verdict(Regime.UNKNOWN, None, missing_reason)
@@ -219,13 +214,7 @@ def _describe_lost_work(view: ScopeView) -> str:
 def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
     """Choose what costs most: a wait with its remedy, or the GPU's own work; the regime decides where it is clear."""
     waiting, work, fault = diagnose_waiting(evidence), diagnose_gpu_work(evidence), evidence.main_fault
-    # those that name what to change, and do not describe what most programs do
-    others = [
-        found
-        for found in (waiting, work)
-        if found is not None
-        and ((bool(found.pattern) and found.pattern not in _DESCRIPTIONS) or found.cause in _SPECIFIC_CAUSES)
-    ]
+    others = [found for found in (waiting, work) if found is not None and _names_one_cause(found)]
     if fault is not None and all(fault.share >= found.share for found in others) and not _is_decoding(evidence, fault):
         return fault
     if waiting is None or regime is Regime.COMPUTE:
@@ -245,6 +234,11 @@ def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
     if largest is waiting and is_idle and evidence.shares.busy >= thresholds.GPU_BUSY_MOSTLY.value:
         return replace(waiting, what=f"{work.what}; {waiting.what}")  # most of the time is the GPU's own work
     return largest
+
+
+def _names_one_cause(diagnosis: Diagnosis) -> bool:
+    """Return whether a diagnosis names what to change, and does not describe what most programs do."""
+    return (bool(diagnosis.pattern) and diagnosis.pattern not in _DESCRIPTIONS) or diagnosis.cause in _SPECIFIC_CAUSES
 
 
 def _is_decoding(evidence: Evidence, fault: Diagnosis) -> bool:
@@ -294,29 +288,22 @@ def find_first_step_lead_in(evidence: Evidence) -> tuple[float, float] | None:
     return 1 - idle_later / max(idle_all, 1), busy_afterwards
 
 
-def find_recording_fault(evidence: Evidence) -> str:
-    """Say why the numbers of this scope are not those of the program, "" if they are."""
+def find_recording_fault(evidence: Evidence) -> tuple[str, str]:
+    """Say why the numbers of this scope are not those of the program: (why, the id of the pattern of lost time).
+
+    Each is "" where there is none.
+    """
     cold = evidence.idle(IdleCause.COLD_CALL) - evidence.op_compilation  # which later steps do as well
     if cold >= thresholds.COLD_SHARE.value:
-        return f"not warmed up: cold calls take {format_percent(cold)} of the time; record later steps"
+        return f"not warmed up: cold calls take {format_percent(cold)} of the time; record later steps", "cold-call"
     if "not-warmed-up" in evidence.fired:
         warming = evidence.view.tables.compute_once(find_warming_steps)
         if not warming.count:
-            return "not warmed up: record later steps"
+            return "not warmed up: record later steps", "not-warmed-up"
         first, last = (format_duration(warming.durations[index]) for index in (0, warming.count - 1))
-        return f"not warmed up ({first}, then {last} a step)"
+        return f"not warmed up ({first}, then {last} a step)", "not-warmed-up"
+    why, pattern = "", "first-step-wide" if find_first_step_lead_in(evidence) is not None else ""
     if "profiler-inflation" in evidence.fired and evidence.shares.busy < thresholds.GPU_BUSY_MOSTLY.value:
-        _, cost = estimate_frame_cost(evidence.view)
-        share = min(cost / evidence.view.scope.length, 1.0)
-        return f"Python stacks cost up to {format_percent(share)} of the time; record without them to measure"
-    return ""
-
-
-def find_fault_pattern(evidence: Evidence) -> str:
-    """Find the pattern of lost time that says why the recording does not represent the program: its id, "" for none."""
-    cold = evidence.idle(IdleCause.COLD_CALL) - evidence.op_compilation
-    if cold >= thresholds.COLD_SHARE.value:
-        return "cold-call"
-    if "not-warmed-up" in evidence.fired:
-        return "not-warmed-up"
-    return "first-step-wide" if find_first_step_lead_in(evidence) is not None else ""
+        share = min(estimate_frame_cost(evidence.view)[1] / evidence.view.scope.length, 1.0)
+        why = f"Python stacks cost up to {format_percent(share)} of the time; record without them to measure"
+    return why, pattern

@@ -1,4 +1,4 @@
-"""Diagnose what the GPU waits for most: input, a sync, cold calls, other ranks, host code, or the launching itself."""
+"""Diagnose what the GPU waits for most: input, a sync, cold calls, other ranks, host code, or a CPU slow to launch."""
 
 from __future__ import annotations
 
@@ -6,26 +6,141 @@ from dataclasses import replace
 
 import numpy as np
 
-from torchprof_tui.analysis.collectives.communication_card import CommunicationCard
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
-from torchprof_tui.analysis.patterns.rules.communication import (
-    BUCKET_REMEDY,
-    build_card_of_view,
-    describe_unbucketed_reduces,
-    find_slow_rate,
-    measure_reduce_section,
-)
+from torchprof_tui.analysis.patterns.engine.practices import OptimizerKind
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
+from torchprof_tui.analysis.patterns.rules import communication
+from torchprof_tui.analysis.patterns.rules.graphs import describe_replay_costs
 from torchprof_tui.analysis.patterns.rules.host_code import measure_cpu_work
 from torchprof_tui.analysis.patterns.rules.multi_gpu import exposed_waiting_time, find_late_rank
+from torchprof_tui.analysis.patterns.rules.optimizer import measure_optimizer_share
+from torchprof_tui.analysis.patterns.rules.serving import GenerationSteps, find_generation_steps
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
-from torchprof_tui.analysis.patterns.verdict.launching import diagnose_launching
 from torchprof_tui.analysis.patterns.verdict.tree_model import EXPOSED
-from torchprof_tui.analysis.time.intervals import NO_INTERVALS
-from torchprof_tui.trace.core.arrays import sorted_unique
+from torchprof_tui.analysis.serving.serving_steps import KINDS, StepKind
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, union
+from torchprof_tui.trace.core.arrays import I64, find_median, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
+
+LAUNCHING = (IdleCause.DISPATCH, IdleCause.LAUNCH, IdleCause.HOST)
+
+_MOST_OF_THE_WAITING = 0.8  # share of the waiting time in steps that is in steps of one kind, for that kind to be named
+_MIN_LISTED_SHARE = 0.005  # share of the time below which a cause is not listed
+
+
+def find_waiting_kind(view: ScopeView) -> tuple[StepKind, I64, str] | None:
+    """Find the kind of steps with most of the waiting; None unless it alone is launched without graphs.
+
+    (The kind; the steps' events, int64[k]; where the waiting is, and how these steps launch their work.)
+    """
+    steps: GenerationSteps = view.tables.compute_once(find_generation_steps)
+    t0, t1 = view.window
+    inside = (steps.start < t1) & (steps.end > t0)
+    kinds = [kind for kind in KINDS if (inside & steps.kind_mask(kind)).any()]
+    if len(kinds) < 2:
+        return None
+    idle = view.gap_finder.known_idle_intervals
+    times = []
+    for kind in kinds:
+        chosen = inside & steps.kind_mask(kind)
+        of_kind = union(steps.start[chosen], steps.end[chosen]).clip(t0, t1)
+        times.append(sum((intervals & of_kind).total for intervals in idle.values()))
+    worst = int(np.argmax(times))
+    chosen = inside & steps.kind_mask(kinds[worst])
+    kernels = int(steps.kernels[chosen].sum())
+    if times[worst] < _MOST_OF_THE_WAITING * sum(times) or not kernels:
+        return None
+    others = inside & ~chosen
+    is_replayed = [
+        float(steps.graph_kernels[mask].sum()) >= thresholds.GRAPH_SHARE.value * max(int(steps.kernels[mask].sum()), 1)
+        for mask in (chosen, others)
+    ]
+    if is_replayed != [False, True]:
+        return None
+    rows = steps.row[chosen].astype(np.int64)
+    text = (
+        f"{format_duration(times[worst])} of {format_duration(sum(times))} in {format_count(len(rows), 'step')} of "
+        f"{kinds[worst].value}, {kernels // len(rows):,} kernels each, launched one by one; the other steps replay "
+        "graphs"
+    )
+    return kinds[worst], rows, text
+
+
+def diagnose_launching(evidence: Evidence) -> Diagnosis | None:
+    """Diagnose a CPU that cannot launch as fast as the GPU runs: by what takes its time, else in general."""
+    pause_share = evidence.pause.time / evidence.device_time if evidence.pause else 0.0
+    share = evidence.idle(*LAUNCHING) - pause_share
+    if share <= 0:
+        return None
+    causes = [cause.id for cause in LAUNCHING]
+    pattern_id, pattern_share = evidence.find_largest(*causes)
+    if pattern_id and pattern_share >= thresholds.EXPLAINED_SHARE_OF_WAIT.value * share:
+        return diagnose_finding(evidence.fired[pattern_id], IdleCause.DISPATCH.id, pattern_share)
+    others = sum(evidence.explained_time(*causes).values()) / evidence.device_time
+    view = evidence.view
+    if waits := find_waiting_kind(view):
+        kind, rows, text = waits
+        what = f"the GPU waits {format_percent(share)} of the time for the CPU, mostly in {kind.value}"
+        remedy = f"capture the {kind.value} steps as well: the others are graphs already"
+        if kind is StepKind.PREFILL:
+            remedy = "the decode steps are graphs already: compile the prefill, or read more tokens at once"
+        return Diagnosis(IdleCause.DISPATCH.id, share, what, remedy, text, rows, explained=others)
+    kernels = int((view.work.kind == Kind.KERNEL).sum())
+    steps = len(view.steps)
+    per_step = kernels / steps if steps else kernels
+    count = format_count(round(per_step), "kernel") + (" a step" if steps else "")
+    median = format_duration(find_median(view.work.events.duration)) if len(view.work) else ""
+    median = f" (median {median})" if kernels > 1 and median else f" ({median})" if median else ""
+    told = share + pause_share if pause_share <= _SHORT_PAUSE * share else share
+    what = f"the GPU waits {format_percent(told)} of the time for the CPU to dispatch and launch {count}{median}"
+    launches = sorted_unique(view.work.launch[view.work.launch >= 0]).astype(np.int64)
+    why = describe_replay_costs(view) if evidence.practices.uses_cuda_graphs else _describe_launching(evidence, told)
+    remedy = choose_launch_remedy(evidence, per_step)
+    return Diagnosis(IdleCause.DISPATCH.id, share, what, remedy, why, launches, explained=others)
+
+
+_SHORT_PAUSE = 0.1
+"""Share of the waiting up to which a pause is counted with it in the text: as in the time tree and in the finding."""
+
+
+def _describe_launching(evidence: Evidence, share: float) -> str:
+    """Describe which causes of the time tree a share of waiting consists of, and what explains most of it."""
+    pause = max(evidence.idle(*LAUNCHING) - share, 0.0)  # which the share leaves out
+    shares = {cause: evidence.idle(cause) - (pause if cause is IdleCause.HOST else 0.0) for cause in LAUNCHING}
+    listed = sorted(
+        (cause for cause in LAUNCHING if shares[cause] >= _MIN_LISTED_SHARE), key=lambda each: -shares[each]
+    )
+    parts = ", ".join(f"{cause.label} {format_percent(shares[cause])}" for cause in listed)
+    text = f"of these {format_percent(share)}: {parts}" if len(listed) > 1 else ""
+    largest, part = evidence.find_largest(*(cause.id for cause in LAUNCHING))
+    if part >= thresholds.PROBLEM_MIN_SHARE.value:
+        found = f"{largest} {format_percent(part)}"
+        text = f"{text}; {found}: {evidence.fired[largest].answer.seen}" if text else ""
+    return text
+
+
+def choose_launch_remedy(evidence: Evidence, kernels_per_step: float) -> str:
+    """Choose how to launch less or faster, by what the program does already."""
+    practices = evidence.practices
+    if practices.uses_cuda_graphs:
+        return "graphs are replayed already: capture what still runs outside them, or give each replay more work"
+    if op := practices.data_dependent_op:
+        return (
+            f"{op} reads a size from the GPU, which no CUDA graph replays: give it a fixed size, or use larger batches"
+        )
+    if practices.uses_compile:
+        return 'torch.compile is used already: add mode="reduce-overhead" (CUDA graphs), or use larger batches'
+    if practices.has_backward or practices.optimizer_kind:
+        is_fused = practices.optimizer_kind is None or practices.optimizer_kind is OptimizerKind.FUSED
+        is_short = evidence.view.compute_once(measure_optimizer_share) < thresholds.OPTIMIZER_SHARE.value
+        return "try a larger batch, torch.compile" + ("" if is_fused or is_short else ", a fused optimizer")
+    if kernels_per_step <= thresholds.FEW_KERNELS.value:
+        return "too little work for a GPU: use larger inputs, or many such calls in one CUDA graph"
+    if "decode-without-graphs" in evidence.fired:
+        return 'replay CUDA graphs with a static KV cache: torch.compile(mode="reduce-overhead")'
+    return 'replay CUDA graphs (torch.compile(mode="reduce-overhead")), or use larger batches'
 
 
 def measure_turn_taking(view: ScopeView) -> float:
@@ -52,26 +167,17 @@ def measure_turn_taking(view: ScopeView) -> float:
     return elsewhere / view.device_time if elsewhere >= thresholds.TURNS_SHARE.value * held else 0.0
 
 
-def find_waiting_events(view: ScopeView) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the work that waited for its turn, int64[k]."""
-    events = view.gaps.next_event[view.gaps.time[:, IdleCause.QUEUED] > thresholds.PROMPT_START.value]
-    return events[events >= 0]
-
-
 def diagnose_waiting(evidence: Evidence) -> Diagnosis | None:
     """Diagnose the largest wait of the GPUs; None where they hardly wait."""
     candidates = [
-        diagnose(evidence)
-        for diagnose in (
-            _diagnose_input,
-            _diagnose_communication,
-            _diagnose_cold_calls,
-            _diagnose_cpu_work,
-            _diagnose_sync,
-            _diagnose_pause,
-            diagnose_launching,
-            _diagnose_queue,
-        )
+        _diagnose_input(evidence),
+        _diagnose_communication(evidence),
+        _diagnose_cold_calls(evidence),
+        _diagnose_cpu_work(evidence),
+        _diagnose_sync(evidence),
+        _diagnose_pause(evidence),
+        diagnose_launching(evidence),
+        _diagnose_queue(evidence),
     ]
     found = [candidate for candidate in candidates if candidate is not None]
     worst = max(found, key=lambda candidate: candidate.own_share, default=None)
@@ -94,28 +200,31 @@ def _diagnose_input(evidence: Evidence) -> Diagnosis | None:
 
 
 def _diagnose_communication(evidence: Evidence) -> Diagnosis | None:
-    """Diagnose communication that no computation hides: a late peer, or transfers that could overlap."""
     view, share = evidence.view, evidence.shares.communication
     if not share:
         return None
-    card = build_card_of_view(view)
+    card = communication.build_card_of_view(view)
     waiting_time = exposed_waiting_time(view) if view.tables.rank_context is not None else card.exposed_waiting
     is_waiting = waiting_time > thresholds.WAITING_SHARE_OF_EXPOSED.value * card.exposed
     finding = evidence.fired.get("exposed-comm")
     events = finding.answer.events if finding else view.work.events.row[view.work.kind == Kind.COLLECTIVE]
-    what = f"{_name_collectives(card)} takes {format_percent(share)} of the time while no kernel computes"
+    longest = max(card.rows, key=lambda row: row.time, default=None)
+    is_one_kind = longest is not None and 2 * longest.time >= sum(row.time for row in card.rows)
+    collectives = longest.operation.value if longest is not None and is_one_kind else "communication"
+    what = f"{collectives} takes {format_percent(share)} of the time while no kernel computes"
     late_rank, late_text = find_late_rank(view)
     if late_text and is_waiting:
         return replace(_diagnose_late_rank(evidence, late_rank, late_text), share=share, events=events)
-    reduces = describe_unbucketed_reduces(view, card)
+    reduces = communication.describe_unbucketed_reduces(view, card)
     if reduces and (view.tables.rank_context is None or not is_waiting):
-        section = max(share, measure_reduce_section(view) / evidence.device_time)
+        sections = view.compute_once(communication.find_reduce_sections).values()
+        section = max(share, sum(part.total for part in sections) / evidence.device_time)
         what = f"{reduces}, take {format_percent(section)} of the time with nothing computed beside, gaps included"
-        return Diagnosis(EXPOSED, section, what, BUCKET_REMEDY.action, card.describe(), events)
+        return Diagnosis(EXPOSED, section, what, communication.BUCKET_REMEDY.action, card.describe(), events)
     if is_waiting:
         what += f", {format_percent(min(waiting_time / max(card.exposed, 1), 1.0))} of it in a wait for a late rank"
         return Diagnosis(EXPOSED, share, what, "open the traces of all ranks together", card.describe(), events)
-    if view.tables.rank_context is None and (rate := find_slow_rate(card)):
+    if view.tables.rank_context is None and (rate := communication.find_slow_rate(card)):
         what += f", at {rate:.2g} GB/s (a late rank, or a slow network)"
         return Diagnosis(EXPOSED, share, what, "open the traces of all ranks together", card.describe(), events)
     remedy = finding.remedy.action if finding else "overlap them with compute"
@@ -143,13 +252,6 @@ def _diagnose_late_rank(evidence: Evidence, late_rank: int | None, text: str) ->
     return Diagnosis(EXPOSED, 0.0, text, remedy, why, late_rank=late_rank)
 
 
-def _name_collectives(card: CommunicationCard) -> str:
-    """Name the kind of collective that takes most of the time, "communication" where no kind takes most of it."""
-    total = sum(row.time for row in card.rows)
-    longest = max(card.rows, key=lambda row: row.time, default=None)
-    return "communication" if longest is None or 2 * longest.time < total else longest.operation.value
-
-
 def _diagnose_cold_calls(evidence: Evidence) -> Diagnosis | None:
     share = evidence.idle(IdleCause.COLD_CALL)
     if not share:
@@ -175,7 +277,6 @@ def _diagnose_cold_calls(evidence: Evidence) -> Diagnosis | None:
 
 
 def _diagnose_cpu_work(evidence: Evidence) -> Diagnosis | None:
-    """Diagnose ops that compute on the CPU while the GPU has nothing to do."""
     share, finding = evidence.idle(IdleCause.CPU_COMPUTE), evidence.fired.get("cpu-work")
     if finding is None or not share:
         return None
@@ -193,7 +294,6 @@ def _diagnose_cpu_work(evidence: Evidence) -> Diagnosis | None:
 
 
 def _diagnose_sync(evidence: Evidence) -> Diagnosis | None:
-    """Diagnose calls that wait for the GPU: the idle time during them, and what they delay."""
     share = evidence.idle(IdleCause.SYNC)
     finding = evidence.fired.get("sync-in-step")
     if finding is None:
@@ -210,7 +310,6 @@ def _diagnose_sync(evidence: Evidence) -> Diagnosis | None:
 
 
 def _diagnose_pause(evidence: Evidence) -> Diagnosis | None:
-    """Diagnose long stretches of host code: a pause, not the code between two ops."""
     pause = evidence.pause
     if pause is None:
         return None
@@ -244,31 +343,27 @@ def _diagnose_pause(evidence: Evidence) -> Diagnosis | None:
 def _diagnose_queue(evidence: Evidence) -> Diagnosis | None:
     """Diagnose work that had been launched and did not start: nothing that the CPU does."""
     view = evidence.view
+    is_long = view.gaps.time[:, IdleCause.QUEUED] > thresholds.PROMPT_START.value
+    events = view.gaps.next_event[is_long]
+    events = events[events >= 0]
     if turns := measure_turn_taking(view):
         what = f"the GPUs take turns: each waits {format_percent(turns)} of the time while another one computes"
         remedy = "split the batch into micro-batches (a pipeline), or keep the model on one GPU"
-        return Diagnosis(IdleCause.QUEUED.id, turns, what, remedy, "", find_waiting_events(view))
-    is_long = view.gaps.time[:, IdleCause.QUEUED] > thresholds.PROMPT_START.value
+        return Diagnosis(IdleCause.QUEUED.id, turns, what, remedy, "", events)
     time = int(view.gaps.time[is_long, IdleCause.QUEUED].sum())
     if not time:
         return None
     share = time / evidence.device_time
-    waits = view.select_in_scope(
-        view.tables.event_table(
-            sorted_unique(np.concatenate([view.gap_finder.sync_calls.row, view.gap_finder.blocking_copies.row]))
-        )
-    )
+    rows = np.concatenate([view.gap_finder.sync_calls.row, view.gap_finder.blocking_copies.row])
+    waits = view.select_in_scope(view.tables.event_table(sorted_unique(rows)))
     held = ""
     if len(waits):
-        longest = int(view.time_in_scope(waits).argmax())
-        held = (
-            f"; at that time the CPU is in {view.tables.name(int(waits.row[longest]))} for "
-            f"{format_duration(int(view.time_in_scope(waits)[longest]))}"
-        )
+        durations = view.time_in_scope(waits)
+        call = view.tables.name(int(waits.row[durations.argmax()]))
+        held = f"; at that time the CPU is in {call} for {format_duration(int(durations.max()))}"
     what = (
         f"for {format_percent(share)} of the time the next work is launched but does not start{held}; the reason "
         "was not recorded"
     )
-    events = view.gaps.next_event[is_long]
     remedy = "record a longer window, with the work before it, and look for waits between streams"
-    return Diagnosis(IdleCause.QUEUED.id, share, what, remedy, "", events[events >= 0])
+    return Diagnosis(IdleCause.QUEUED.id, share, what, remedy, "", events)

@@ -16,7 +16,7 @@ from torchprof_tui.analysis.critical_path.step_window import WindowError, select
 from torchprof_tui.analysis.patterns.engine.checker import severity_sort_key
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.verdict.costs import CostBase
-from torchprof_tui.analysis.patterns.verdict.forecast_errors import find_forecast_error
+from torchprof_tui.analysis.patterns.verdict.forecast_errors import read_forecast_errors
 from torchprof_tui.analysis.what_if.forecast import Forecaster
 from torchprof_tui.analysis.what_if.scenario import Scenario, ScenarioError, ScenarioKind, parse_scenario
 from torchprof_tui.analysis.what_if.step_model import build_step_model
@@ -50,19 +50,8 @@ _OWN_LAUNCHES = frozenset(("tiny-kernels", "memory-bound-elementwise", "sync-in-
 """Patterns whose evidence is what the remedy changes. That of the others stands for the step: its launches, its loader,
 its optimizer, its collectives."""
 
-_GONE_EVENTS = frozenset(
-    (
-        "hidden-copy",
-        "copy-before-gemm",
-        "layout-conversion",
-        "autocast-casts",
-        "gqa-expand-copy",
-        "kv-cache-cat",
-        "graph-input-copies",
-        "buffer-request",
-        "alloc-in-step",
-    )
-)
+_GONE_EVENTS = frozenset(("hidden-copy", "copy-before-gemm", "layout-conversion", "autocast-casts", "gqa-expand-copy"))
+_GONE_EVENTS |= {"kv-cache-cat", "graph-input-copies", "buffer-request", "alloc-in-step"}
 """Patterns whose evidence would be gone."""
 
 
@@ -113,11 +102,9 @@ def predict_wins(trace: Trace, findings: Sequence[Finding], base: CostBase) -> W
     in programs that were measured.
     """
     costs = {finding.id: finding.share for finding in findings}
-    found = {
-        finding.id: find_remedy(trace, finding)
-        for finding in findings
-        if finding.is_significant and not _is_withdrawn(finding.id)
-    }
+    withdrawn = {name for name, error in read_forecast_errors().items() if error.is_withdrawn}
+    significant = [finding for finding in findings if finding.is_significant and finding.id not in withdrawn]
+    found = {finding.id: find_remedy(trace, finding) for finding in significant}
     scenarios = {name: remedy for name, remedy in found.items() if remedy is not None}
     if trace.merged_ranks is None:
         scenarios.pop("exposed-comm", None)  # what the other ranks would do meanwhile is not recorded
@@ -140,11 +127,6 @@ def predict_wins(trace: Trace, findings: Sequence[Finding], base: CostBase) -> W
         return Wins(problem=f"the replay of a step is off by {error:.0f} %: critical-path says what is missing")
     shares = {name: min(share, costs[name]) for name, share in _replay_all(forecasters, scenarios)}
     return Wins(shares, tuple(each.step for each in unchanged if each.step))
-
-
-def _is_withdrawn(pattern: str) -> bool:
-    error = find_forecast_error(pattern)
-    return error is not None and error.is_withdrawn
 
 
 def _choose_steps(trace: Trace, base: CostBase) -> list[int | None]:

@@ -34,8 +34,8 @@ from torchprof_tui.ui.explorer.scope_checks import ScopeChecks
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.verdict.costs import CostBase
-    from torchprof_tui.analysis.patterns.verdict.late_rank import LateRank
     from torchprof_tui.analysis.patterns.verdict.latest_check import CheckResult
+    from torchprof_tui.analysis.patterns.verdict.rank_checks import LateRank
     from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
     from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
     from torchprof_tui.ui.explorer.background_queries import (
