@@ -11,6 +11,9 @@ from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
 from torchprof_tui.trace.core.arrays import I64, is_in, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
+NODE_REGEX = r"autograd::engine::evaluate_function: "
+"""Nodes that a backward pass evaluates."""
+
 
 def find_launched_work(view: ScopeView, rows: I64) -> I64:
     """Find the GPU work in a scope that was launched inside these events: indexes into `view.work`, int64[k].
@@ -95,13 +98,10 @@ def pair_neighbours(trace: Trace, rows: I64, group: I64) -> I64:
     return pairs
 
 
-_NODE_REGEX = r"autograd::engine::evaluate_function: "
-
-
 def add_backward_nodes(tables: TraceTables, rows: I64) -> I64:
     """Add to ops the nodes of the backward pass that belong to them, by sequence number: rows, int64[k]."""
     column = tables.trace.args.get("sequence")
-    nodes = tables.match_names(_NODE_REGEX).row
+    nodes = tables.match_names(NODE_REGEX).row
     if column is None or not len(nodes) or not len(rows):
         return rows
     recorded = column.events.astype(np.int64)

@@ -101,7 +101,7 @@ class HostActivities:
         if len(self.loader_calls):
             return self.loader_calls
         tables, steps = self.tables, self.tables.steps
-        # when the next op or runtime call of a launching thread began, at each step's start or after it
+        # When the next op or runtime call of a launching thread begins, at each step's start or after it.
         found = np.full(len(steps.start), np.iinfo(np.int64).max)
         for table in (tables.launching_thread_ops, tables.launching_thread_calls):
             for lane in tables.launch_lanes.tolist():

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.patterns.engine.avoidable_work import answer_fault, count_launched_work, pair_neighbours
+from torchprof_tui.analysis.patterns.engine.avoidable_work import (
+    NODE_REGEX,
+    answer_fault,
+    count_launched_work,
+    pair_neighbours,
+)
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.op_text import read_inputs
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_fault
@@ -17,8 +22,7 @@ from torchprof_tui.analysis.throughput.op_inputs import OpInputs
 from torchprof_tui.trace.core.arrays import I64, Bool, find_median, is_in, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 
-_NODE_REGEX = r"autograd::engine::evaluate_function: "
-_LEAF_REGEX = _NODE_REGEX + r"torch::autograd::AccumulateGrad$"
+LEAF_REGEX = NODE_REGEX + r"torch::autograd::AccumulateGrad$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +46,9 @@ class BackwardNodes:
 def find_backward_nodes(tables: TraceTables) -> BackwardNodes:
     """Find the nodes of the whole trace; use `TraceTables.compute_once`."""
     trace = tables.trace
-    table = tables.match_names(_NODE_REGEX, Kind.OP)
+    table = tables.match_names(NODE_REGEX, Kind.OP)
     table = table.select(np.argsort(table.start, kind="stable"))
-    is_leaf = tables.mark_rows(tables.match_names(_LEAF_REGEX, Kind.OP).row)[table.row]
+    is_leaf = tables.mark_rows(tables.match_names(LEAF_REGEX, Kind.OP).row)[table.row]
     sequence = _read_numbers(tables, "sequence", table.row)
     thread = _read_numbers(tables, "forward_thread", table.row)
     is_leaf |= sequence < 0  # without a number there is no node to compare with
@@ -138,7 +142,7 @@ def recomputed_forward(view: ScopeView) -> Answer:
     seen = f"{view.format_count(len(rows), 'op')} of the forward pass run again"
     gaps = pair_neighbours(view.trace, rows, view.tables.innermost_ancestor(rows, tables.mark_rows(owners)))
     # Hooks (use_reentrant=False) also slow down every node that asks for what it saved: what they cost is not known.
-    is_hook = ~tables.match_rows(owners, _NODE_REGEX + r".*Checkpoint\w*Backward").any()
+    is_hook = ~tables.match_rows(owners, NODE_REGEX + r".*Checkpoint\w*Backward").any()
     return answer_fault(view, rows, seen, kept=rows if is_hook else None, gaps=gaps)
 
 
@@ -157,7 +161,7 @@ _MAX_STEPS_READ = 3  # steps whose updates are read from the file
 
 def find_fresh_leaves(tables: TraceTables) -> EventTable:
     """Find the nodes that give a gradient to a parameter that has none: the one of the step before was dropped."""
-    leaves = tables.match_names(_LEAF_REGEX, Kind.OP)
+    leaves = tables.match_names(LEAF_REGEX, Kind.OP)
     if not len(leaves):
         return leaves
     ops = tables.ops.row

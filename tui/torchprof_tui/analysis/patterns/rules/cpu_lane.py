@@ -92,7 +92,7 @@ class DeadWindows:
 
 def find_dead_windows(tables: TraceTables) -> DeadWindows | None:
     """Find the annotations of the trace that begin with nothing; None where none occurs often enough to compare."""
-    # the delay from each annotation's start to the first op or call inside, without the profiler's own work
+    # The delay from each annotation's start to the first op or call inside, without the profiler's own work.
     trace, ranges = tables.trace, tables.annotations
     next_rows = [
         np.append(table.row, len(trace))[table.row.searchsorted(ranges.row)] for table in (tables.ops, tables.calls)
@@ -230,19 +230,15 @@ def dead_window(view: ScopeView) -> Answer:
     if not in_scope.any():
         return Answer.absent()
     worst = int(np.where(in_scope, found.excess, -1).argmax())
-    summary = (
+    seen = (
         f"{tables.name(int(found.windows.row[worst]))} has no op for its first "
         f"{format_duration(found.windows.duration[worst])}; its other "
         f"occurrences begin after {format_duration(found.medians[worst])}"
     )
-    windows = found.windows.select(np.flatnonzero(in_scope))
-    return Answer.fired(
-        summary,
-        np.sort(windows.row),
-        min(int(found.excess[in_scope].sum()), view.covered_time(windows)),
-        spans=windows.intervals,
-        places=sort_places(windows.start, windows.end, windows.row, found.excess[in_scope], True),
-    )
+    windows, excess = found.windows.select(np.flatnonzero(in_scope)), found.excess[in_scope]
+    at_stake = min(int(excess.sum()), view.covered_time(windows))
+    places = sort_places(windows.start, windows.end, windows.row, excess, True)
+    return Answer.fired(seen, np.sort(windows.row), at_stake, spans=windows.intervals, places=places)
 
 
 def _find_occupancy_queries(view: ScopeView) -> tuple[Bool, EventTable]:
@@ -407,8 +403,7 @@ def hidden_copy(view: ScopeView) -> Answer:
     if not len(hidden):
         return Answer.absent("the program itself requested all device-to-device copies")
     rows = view.work.events.select(hidden)
-    # of equally frequent ops the first in the alphabet
-    counts = np.bincount(names)
+    counts = np.bincount(names)  # of equally frequent ops the first in the alphabet is named
     main_op, count = (
         min(view.trace.names[name] for name in np.flatnonzero(counts == counts.max()).tolist()),
         int(counts.max()),

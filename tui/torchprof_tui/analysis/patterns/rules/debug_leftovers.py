@@ -7,19 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.avoidable_work import answer_fault, pair_neighbours
+from torchprof_tui.analysis.patterns.engine.avoidable_work import NODE_REGEX, answer_fault, pair_neighbours
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_fault
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.analysis.patterns.rules.backward_pass import find_backward_nodes
+from torchprof_tui.analysis.patterns.rules.backward_pass import LEAF_REGEX, find_backward_nodes
 from torchprof_tui.analysis.patterns.rules.cpu_lane import find_trailing_sync
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, Bool, is_in, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 
-_NODE_REGEX = r"autograd::engine::evaluate_function: "
 _TEST_REGEX = r"aten::(isnan|isinf|isfinite|_is_any_true|_is_all_true|any|all|ne|logical_not|item|is_nonzero)$"
 _NAN_REGEX = r"aten::(isnan|isinf|isfinite)$"
 _READ_REGEX = r"aten::(item|is_nonzero|_local_scalar_dense|equal|allclose|to|_to_copy|copy_|nonzero|masked_select)$"
@@ -42,7 +41,7 @@ class OuterOps:
 def find_outer_ops(tables: TraceTables) -> OuterOps:
     """Find the outermost operators of the whole trace; use `TraceTables.compute_once`."""
     trace, ops = tables.trace, tables.outermost_ops
-    node = tables.innermost_ancestor(ops.row, tables.mark_ops(_NODE_REGEX))
+    node = tables.innermost_ancestor(ops.row, tables.mark_ops(NODE_REGEX))
     lane, step = trace.lane[ops.row], tables.steps.index_at(ops.start)
     order = np.lexsort((ops.start, lane))
     ops, lane, step, node = ops.take(order), lane[order], step[order], node[order]
@@ -69,14 +68,14 @@ def find_outer_ops(tables: TraceTables) -> OuterOps:
 )
 def anomaly_mode(view: ScopeView) -> Answer:
     tables = view.tables
-    nodes = view.match_names(_NODE_REGEX, Kind.OP)
+    nodes = view.match_names(NODE_REGEX, Kind.OP)
     if not len(nodes) or not len(tables.match_names(_NAN_REGEX, Kind.OP)):
         return Answer.absent()
     outer = tables.compute_once(find_outer_ops)
     node = view.tables.innermost_ancestor(outer.table.row, tables.mark_rows(nodes.row))
     is_nan, is_item = (tables.match_rows(outer.table.row, regex) & (node >= 0) for regex in (_NAN_REGEX, _ITEM_REGEX))
     tested = sorted_unique(node[is_nan & is_in(node, node[is_item])])
-    leaves = np.count_nonzero(tables.match_rows(nodes.row, _NODE_REGEX + r"torch::autograd::AccumulateGrad$"))
+    leaves = np.count_nonzero(tables.match_rows(nodes.row, LEAF_REGEX))
     if not len(tested) or 2 * len(tested) < len(nodes) - leaves:
         return Answer.absent()
     chosen = tables.match_rows(outer.table.row, _TEST_REGEX) & is_in(node, tested)

@@ -99,7 +99,7 @@ def sdpa_math(view: ScopeView) -> Answer:
     time = view.covered_time(work) or view.covered_time(ops_in_scope)
     side = "on the GPU" if len(work) else "on the CPU"
     work_text = f"{format_count(len(work), 'piece')} of GPU work" if len(work) else "GPU work unknown"
-    calls = f"{view.format_count(len(ops_in_scope), 'call')}"
+    calls = view.format_count(len(ops_in_scope), "call")
     seen = f"{calls}, {work_text}, {format_duration(time)} {side}"
     return Answer.fired(seen, np.sort(np.concatenate([ops_in_scope.row, work.row])), time)
 
@@ -150,13 +150,9 @@ def no_tensor_core(view: ScopeView) -> Answer:
         return Answer.cannot_tell("the trace does not describe its GPU")
     if not has_tensor_cores:
         return Answer.absent("this GPU has no tensor cores")
-    return Answer.fired(
-        f"{view.tables.short_name(int(plain_products.row[0]))} and others like it take {format_percent(share)} of "
-        "GPU time",
-        plain_products.row,
-        view.covered_time(plain_products),
-        _choose_precision(view, products, plain_products),
-    )
+    name, remedy = view.tables.short_name(int(plain_products.row[0])), _choose_precision(view, products, plain_products)
+    seen = f"{name} and others like it take {format_percent(share)} of GPU time"
+    return Answer.fired(seen, plain_products.row, view.covered_time(plain_products), remedy)
 
 
 def _choose_precision(view: ScopeView, products: EventTable, plain_products: EventTable) -> Remedy | None:

@@ -169,13 +169,12 @@ def kernel_variance(view: ScopeView) -> Answer:
         because = f"; {len(explained)} vary with their inputs alone: {explained[0]}" if explained else ""
         return Answer.absent(f"{format_count(len(candidates), 'kernel')} compared{because}")
     durations = runs.duration[member_indices]
-    p5, median, p95 = find_percentiles(durations, (5, 50, 95)).tolist()
-    return Answer.fired(
+    p5, median, p95 = map(format_duration, find_percentiles(durations, (5, 50, 95)).tolist())
+    seen = (
         f"{view.tables.short_name(int(runs.row[member_indices[0]]))}, {format_count(len(member_indices), 'run')}: "
-        f"mean {format_duration(durations.mean())}, median "
-        f"{format_duration(median)}, 5–95 % {format_duration(p5)} – {format_duration(p95)}",
-        np.sort(runs.row[member_indices]),
+        f"mean {format_duration(durations.mean())}, median {median}, 5–95 % {p5} – {p95}"
     )
+    return Answer.fired(seen, np.sort(runs.row[member_indices]))
 
 
 _MAX_KERNELS_READ, _MAX_RUNS_READ = 16, 2_000

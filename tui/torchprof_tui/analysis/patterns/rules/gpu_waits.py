@@ -108,14 +108,9 @@ def pageable_copy(view: ScopeView) -> Answer:
     pinned_bandwidth = _compute_bandwidth(pinned_size, pinned.select(pinned_size > thresholds.PAGEABLE_MIN.value))
     bandwidth_text = f" at {bandwidth:.1f} GB/s" if bandwidth else ""
     bandwidth_text += f", pinned ones at {pinned_bandwidth:.1f} GB/s" if pinned_bandwidth and bandwidth else ""
-    return Answer.fired(
-        f"{view.format_count(len(copies), 'pageable copy', 'pageable copies')}: "
-        f"{format_duration(copy_time)}{bandwidth_text}",
-        np.sort(copies.row),
-        (view.clip(copies.intervals) | blocking).total,
-        remedy_choice.choose_copy_remedy(view, copies),
-        spans=blocking,
-    )
+    at_stake, remedy = view.clip(copies.intervals) | blocking, remedy_choice.choose_copy_remedy(view, copies)
+    seen = f"{view.format_count(len(copies), 'pageable copy', 'pageable copies')}: {format_duration(copy_time)}"
+    return Answer.fired(seen + bandwidth_text, np.sort(copies.row), at_stake.total, remedy, blocking)
 
 
 def _compute_bandwidth(size: I64, copies: EventTable) -> float | None:
@@ -211,13 +206,12 @@ def idle_gap(view: ScopeView) -> Answer:
     evidence = evidence if len(evidence) else view.representative_events()
     if not len(evidence):
         return Answer.cannot_tell(reasons.NOTHING_HERE)
-    return Answer.fired(
+    seen = (
         f"{format_count(len(long_gaps), 'gap')} of {format_duration(thresholds.IDLE_MIN.value)} or more, "
-        f"{format_duration(idle_time)} or {format_percent(share)} of {view.window_label}: {cause_text}",
-        evidence,
-        idle_time,
-        places=sort_places(gaps.start[long_gaps], gaps.end[long_gaps], next_event, program_time[long_gaps], True),
+        f"{format_duration(idle_time)} or {format_percent(share)} of {view.window_label}: {cause_text}"
     )
+    places = sort_places(gaps.start[long_gaps], gaps.end[long_gaps], next_event, program_time[long_gaps], True)
+    return Answer.fired(seen, evidence, idle_time, places=places)
 
 
 @register_pattern(
@@ -251,15 +245,12 @@ def tiny_kernels(view: ScopeView) -> Answer:
     owners_in_scope = view.select_in_scope(tables.event_table(tiny_owners))
     tiny_events = kernel_events.select(is_tiny)
     kernels_by_owner = np.bincount(np.searchsorted(tiny_owners, owner[is_tiny]))
-    largest_owner = int(tiny_owners[int(kernels_by_owner.argmax())])
-    return Answer.fired(
-        f"{tables.name(largest_owner)} launches {int(kernels_by_owner.max()):,} kernels, "
-        f"{format_duration(find_median(tiny_events.duration))} in the "
-        f"median; {view.format_count(len(tiny_owners), 'such call')}",
-        np.sort(np.concatenate([owners_in_scope.row, tiny_events.row])),
-        view.covered_time(owners_in_scope) or view.covered_time(tiny_events),
-        remedy_choice.choose_tiny_kernel_remedy(view, tables.name(largest_owner)),
-    )
+    name = tables.name(int(tiny_owners[int(kernels_by_owner.argmax())]))
+    median, calls = format_duration(find_median(tiny_events.duration)), view.format_count(len(tiny_owners), "such call")
+    seen = f"{name} launches {int(kernels_by_owner.max()):,} kernels, {median} in the median; {calls}"
+    events = np.sort(np.concatenate([owners_in_scope.row, tiny_events.row]))
+    at_stake = view.covered_time(owners_in_scope) or view.covered_time(tiny_events)
+    return Answer.fired(seen, events, at_stake, remedy_choice.choose_tiny_kernel_remedy(view, name))
 
 
 def _find_tiny_kernel_owners(owner: I64, duration: I64) -> I64:

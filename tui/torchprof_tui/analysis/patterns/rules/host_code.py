@@ -310,12 +310,6 @@ def cpu_work(view: ScopeView) -> Answer:
     spans = NO_INTERVALS
     for device in view.tables.devices:
         spans = spans | view.gap_finder.list_cause_intervals(view.gaps, IdleCause.CPU_COMPUTE, device)
-    return Answer.fired(
-        f"{work.text}; the GPU was idle {format_duration(idle)} meanwhile, {format_percent(share)} of "
-        f"{view.window_label}",
-        np.sort(work.ops.row),
-        idle,
-        work.remedy,
-        spans=spans,
-        places=find_event_places(view.trace, work.ops.row, view.time_in_scope(work.ops)),
-    )
+    seen = f"{work.text}; the GPU was idle {format_duration(idle)} meanwhile, {format_percent(share)} of "
+    places = find_event_places(view.trace, work.ops.row, view.time_in_scope(work.ops))
+    return Answer.fired(seen + view.window_label, np.sort(work.ops.row), idle, work.remedy, spans, places)

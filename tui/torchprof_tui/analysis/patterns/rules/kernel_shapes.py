@@ -28,6 +28,8 @@ _NOTHING = np.empty(0, dtype=np.int64)
 
 def _answer(view: ScopeView, chosen: Bool, seen: str, headline: str, removed: I64 | None = None) -> Answer:
     """Answer by kernels, bool[work]; `removed`: rows that are gone once mended, none where that is not known."""
+    if not chosen.any():
+        return Answer.absent()
     kernels = view.work.events.select(chosen)
     text = f"{seen}: {format_percent(view.share_of_gpu_time(chosen))} of GPU time"
     gone = _NOTHING if removed is None else removed
@@ -101,8 +103,6 @@ def odd_matrix_size(view: ScopeView) -> Answer:
     chosen, is_known = _find_by_inputs(view, view.work.class_mask(KernelClass.GEMM), _has_odd_rows)
     if not is_known:
         return Answer.cannot_tell(_NO_SHAPES)
-    if not chosen.any():
-        return Answer.absent()
     count = format_count(int(chosen.sum()), "product")
     return _answer(view, chosen, f"{count} of odd sizes", "matmuls have an odd width, no multiple of 8")
 
@@ -140,8 +140,6 @@ def strided_reads(view: ScopeView) -> Answer:
     chosen, is_known = _find_by_inputs(view, candidates, _reads_two_orders)
     if not is_known:
         return Answer.cannot_tell(_NO_SHAPES)
-    if not chosen.any():
-        return Answer.absent()
     seen = f"{format_count(int(chosen.sum()), 'elementwise kernel')} with strided reads"
     return _answer(view, chosen, seen, "elementwise kernels read a transposed (non-contiguous) tensor beside another")
 
@@ -183,11 +181,9 @@ def colliding_atomics(view: ScopeView) -> Answer:
     chosen, is_known = _find_by_inputs(view, candidates, _adds_to_few)
     if not is_known and candidates.any():
         return Answer.cannot_tell(_NO_SHAPES)
-    if not chosen.any():
-        return Answer.absent()
     seen = f"{format_count(int(chosen.sum()), 'kernel')} with colliding atomics"
-    rows = view.work.events.row[chosen]
-    return _answer(view, chosen, seen, "many rows are added to few targets, whose atomics collide", rows)
+    headline = "many rows are added to few targets, whose atomics collide"
+    return _answer(view, chosen, seen, headline, view.work.events.row[chosen])
 
 
 def _adds_to_few(inputs: OpInputs) -> bool:
@@ -213,7 +209,5 @@ def float64_kernels(view: ScopeView) -> Answer:
     used = sorted_unique(work.events.name).tolist()
     doubles = [number for number in used if "fp64" in decode_kernel_name(names[number]).dtypes]
     chosen = is_in(work.events.name, doubles) & (work.kind == Kind.KERNEL)
-    if not chosen.any():
-        return Answer.absent()
     seen = f"{format_count(int(chosen.sum()), 'kernel')} in float64"
     return _answer(view, chosen, seen, "kernels compute in float64 (double)")

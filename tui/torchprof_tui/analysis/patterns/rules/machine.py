@@ -100,7 +100,7 @@ def find_clock_drift(tables: TraceTables, gap_finder: GapFinder) -> ClockDrift:
         places = order[np.searchsorted(work.events.row[order], repeats.events)]  # [steps, places]
         chosen = (work.kind[places] == Kind.KERNEL).all(axis=0)
         chosen &= np.median(work.events.duration[places], axis=0) >= thresholds.CLOCK_MIN_DURATION.value
-        # work during which a collective ran on the same device
+        # Mark work during which a collective ran on the same device.
         beside = np.zeros(len(work), dtype=np.bool_)
         for device in tables.devices:
             collectives = tables.collective_intervals[device]

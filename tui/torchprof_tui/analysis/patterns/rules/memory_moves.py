@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.avoidable_work import answer_fault, pair_neighbours
+from torchprof_tui.analysis.patterns.engine.avoidable_work import NODE_REGEX, answer_fault, pair_neighbours
 from torchprof_tui.analysis.patterns.engine.event_tables import transfer_sizes
 from torchprof_tui.analysis.patterns.engine.launch_owners import CLONE_REGEX
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, register_fault
@@ -127,7 +127,7 @@ def repeated_clones(view: ScopeView) -> Answer:
     clones = view.select_in_scope(tables.event_table(sorted_unique(rows))).row
     if not len(clones):
         return Answer.absent()
-    seen = f"{view.format_count(len(clones), 'clone')}"
+    seen = view.format_count(len(clones), "clone")
     group = np.repeat(np.arange(len(runs)), [len(run) for run in runs])[is_in(rows, clones)]
     gaps = pair_neighbours(view.trace, rows[is_in(rows, clones)], group)
     return answer_fault(view, np.concatenate([clones, _find_nodes_of(tables, clones)]), seen, gaps=gaps)
@@ -163,22 +163,19 @@ def offloaded_activations(view: ScopeView) -> Answer:
     least = thresholds.OFFLOADS_PER_STEP.value * max(len(tables.steps), 1)
     if min(len(out[0]), len(back[0])) < least:
         return Answer.absent()
-    nodes = tables.mark_ops(r"autograd::engine::evaluate_function: ")
-    in_node = [tables.innermost_ancestor(calls, nodes) >= 0 for _, calls in (out, back)]
-    (out_work, out_calls), (back_work, back_calls) = (
-        (work[wanted], calls[wanted])
-        for (work, calls), wanted in zip((out, back), (~in_node[0], in_node[1]), strict=True)
-    )
-    sizes = [transfer_sizes(trace, work) for work in (out_work, back_work)]
-    known = sizes[0][is_in(sizes[0], sizes[1])]
-    is_out, is_back = (is_in(each, known) for each in sizes)
-    out_calls, back_calls = out_calls[is_out], back_calls[is_back]
+    nodes = tables.mark_ops(NODE_REGEX)
+    is_out = tables.innermost_ancestor(out[1], nodes) < 0
+    is_back = tables.innermost_ancestor(back[1], nodes) >= 0
+    out_sizes, back_sizes = transfer_sizes(trace, out[0][is_out]), transfer_sizes(trace, back[0][is_back])
+    known = out_sizes[is_in(out_sizes, back_sizes)]
+    is_returned, is_known = is_in(out_sizes, known), is_in(back_sizes, known)
+    out_calls, back_calls = out[1][is_out][is_returned], back[1][is_back][is_known]
     calls = np.concatenate([out_calls, back_calls])
     copies = tables.outermost_ancestor(calls, tables.mark_ops(_COPY_REGEX))
     rows = view.select_in_scope(tables.event_table(sorted_unique(copies[copies >= 0]))).row
     if min(len(out_calls), len(back_calls)) < least or not len(rows):
         return Answer.absent()
-    moved = sum(int(size[each].sum()) for size, each in zip(sizes, (is_out, is_back), strict=True)) / 1e6
+    moved = int(out_sizes[is_returned].sum() + back_sizes[is_known].sum()) / 1e6
     each_way = f"{len(out_calls):,} copies to the host and {len(back_calls):,} back"
     seen = f"{each_way}, {moved:,.3g} MB in all" if known.min(initial=0) >= 0 else each_way
     return answer_fault(view, rows, seen, kept=rows)  # what the hooks around them cost is not known

@@ -172,14 +172,14 @@ def exposed_comm(view: ScopeView) -> Answer:
     total_time = view.time_in_window(tables.collective_intervals) // len(tables.devices)
     reduces = communication.describe_unbucketed_reduces(view, communication.build_card_of_view(view))
     sections = list(view.compute_once(communication.find_reduce_sections).values()) if reduces else []
-    return Answer.fired(
+    seen = (
         f"{format_duration(exposed_time)} of {format_duration(total_time)} in collectives is exposed: "
-        f"{format_percent(share)} of {view.window_label}{_format_waiting(view)}" + (f"; {reduces}" if reduces else ""),
-        np.sort(collectives.row[exposed_per_collective > 0]),
-        max(exposed_time, sum(section.total for section in sections) // len(tables.devices)),
-        _choose_remedy(view, collectives.row, exposed_per_collective),
-        spans=unite(sections) if sections else None,
+        f"{format_percent(share)} of {view.window_label}{_format_waiting(view)}" + (f"; {reduces}" if reduces else "")
     )
+    rows, spans = np.sort(collectives.row[exposed_per_collective > 0]), unite(sections) if sections else None
+    at_stake = max(exposed_time, sum(section.total for section in sections) // len(tables.devices))
+    remedy = _choose_remedy(view, collectives.row, exposed_per_collective)
+    return Answer.fired(seen, rows, at_stake, remedy, spans)
 
 
 def _choose_remedy(view: ScopeView, rows: I64, exposed: I64) -> Remedy | None:

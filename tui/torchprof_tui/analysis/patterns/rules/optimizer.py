@@ -48,22 +48,20 @@ def optimizer_loop(view: ScopeView) -> Answer:
     if not len(looping):
         kind = "" if not found.has_batched else ", foreach or fused"
         return Answer.absent(f"at most {int(found.counts.max(initial=0))} kernels in an optimizer step{kind}")
-    kernels = work.events.select(found.launched[is_in(found.owner, looping)])
+    is_looping = is_in(found.owner, looping)
+    kernels, by_step = work.events.select(found.launched[is_looping]), found.owner[is_looping]
     steps = tables.event_table(looping)
-    busy = work.events.intervals
-    by_step = found.owner[is_in(found.owner, looping)]
     first = np.array([kernels.start[by_step == step].min() for step in looping])
     last = np.array([kernels.end[by_step == step].max() for step in looping])
-    idle = view.clip((union(steps.start, steps.end) | union(first, last)) - busy).total
+    idle = view.clip((union(steps.start, steps.end) | union(first, last)) - work.events.intervals).total
     name = tables.name(int(looping[0]))
     per_step = int(find_median(found.counts[is_in(found.owners, looping)]))
-    return Answer.fired(
+    seen = (
         f"{name} launches {per_step:,} kernels a step, {format_duration(find_median(kernels.duration))} in the "
-        f"median; {format_count(len(looping), 'such step')}, the GPU idle {format_duration(idle)} in them",
-        np.concatenate([view.select_in_scope(steps).row, kernels.row]),
-        idle,
-        choose_optimizer_remedy(name),
+        f"median; {format_count(len(looping), 'such step')}, the GPU idle {format_duration(idle)} in them"
     )
+    events = np.concatenate([view.select_in_scope(steps).row, kernels.row])
+    return Answer.fired(seen, events, idle, choose_optimizer_remedy(name))
 
 
 @dataclass(frozen=True, slots=True)

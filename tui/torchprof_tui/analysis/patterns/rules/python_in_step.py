@@ -53,9 +53,8 @@ def python_in_step(view: ScopeView) -> Answer:
     start, end = pauses.start[chosen], pauses.end[chosen]
     before, after = _find_ops_around(tables.launching_thread_ops, start, end)
     spans = union(start, end).clip(*view.window)  # no GPU works meanwhile
-    often = f"{view.format_count(len(start), 'time')}"
-    place = f"after {tables.short_name(int(before[int((end - start).argmax())]))}"
-    seen = f"{format_duration(spans.total)} in all, {often}, the longest {place}"
+    often, name = view.format_count(len(start), "time"), tables.short_name(int(before[int((end - start).argmax())]))
+    seen = f"{format_duration(spans.total)} in all, {often}, the longest after {name}"
     remedy = None
     if is_lock:
         remedy = Remedy(
@@ -64,15 +63,10 @@ def python_in_step(view: ScopeView) -> Answer:
         )
     events = np.concatenate([before, after[after >= 0]])
     events = view.select_in_scope(tables.event_table(sorted_unique(events))).row
-    return Answer.fired(
-        seen,
-        events if len(events) else view.representative_events(),
-        spans.total,
-        remedy,
-        spans,
-        sort_places(start, end, before, end - start, True),
-        removed=np.empty(0, dtype=np.int64),  # how long the same code takes elsewhere is not known
-    )
+    events = events if len(events) else view.representative_events()
+    places = sort_places(start, end, before, end - start, True)
+    removed = np.empty(0, dtype=np.int64)  # how long the same code takes elsewhere is not known
+    return Answer.fired(seen, events, spans.total, remedy, spans, places, removed)
 
 
 def _find_ops_around(ops: EventTable, start: I64, end: I64) -> tuple[I64, I64]:

@@ -60,7 +60,7 @@ def choose_sync_remedy(view: ScopeView, waits: EventTable, main_op: str, main_ca
         return choose_blocking_copy_remedy(view, waits)
     if main_op in _SCALAR_OPS:
         if practices.uses_gradscaler and _count_scaler_waits(view, waits) * 2 >= len(waits):
-            # bf16 needs sm_80, and only some optimizers have a fused form
+            # bf16 needs sm_80, and only some optimizers have a fused form.
             action = "GradScaler checks on the CPU whether gradients overflowed: a fused optimizer does that on the GPU"
             if practices.capability is None or practices.capability >= (8, 0):
                 action += ", or train in bf16, which needs no scaler"

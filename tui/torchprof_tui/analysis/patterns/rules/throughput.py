@@ -66,13 +66,12 @@ def memory_bound_elementwise(view: ScopeView) -> Answer:
         return Answer.absent(
             f"{format_percent(share)} of GPU time, but few in a row: {format_duration(at_stake)} can be saved"
         )
-    return Answer.fired(
+    seen = (
         f"{format_percent(share)} of GPU time in {format_count(len(kernels), 'kernel')} that only move data"
-        f"{_format_rate(view, is_streaming)}; {format_count(run_count, 'run')} of several in a row",
-        kernels.row,
-        at_stake,
-        _FUSED_ATTENTION if is_attention else _choose_fusion(view, is_streaming),
+        f"{_format_rate(view, is_streaming)}; {format_count(run_count, 'run')} of several in a row"
     )
+    remedy = _FUSED_ATTENTION if is_attention else _choose_fusion(view, is_streaming)
+    return Answer.fired(seen, kernels.row, at_stake, remedy)
 
 
 def _time_in_runs(view: ScopeView, chosen: Bool) -> tuple[int, int]:

@@ -149,14 +149,8 @@ def beside_eager(view: ScopeView) -> Answer:
     there = None if eager is None else measure_step_work(eager)
     if eager is None or there is None or tables.trace.same_program is None:
         return Answer.cannot_tell(_NO_EAGER)
-    counts = [
-        f"{what} {format_per_step(before)} → {format_per_step(after)}"
-        for what, before, after in (
-            ("kernels", there.kernels, here.kernels),
-            ("copies and fills", there.moves, here.moves),
-        )
-        if before or after
-    ]
+    compared = ("kernels", there.kernels, here.kernels), ("copies and fills", there.moves, here.moves)
+    counts = [f"{what} {format_per_step(a)} → {format_per_step(b)}" for what, a, b in compared if a or b]
     if there.launches or here.launches:
         unchanged = " (not down by half)" if there.launches == here.launches else ""
         counts.insert(0, describe_launches(there.launches, here.launches) + unchanged)

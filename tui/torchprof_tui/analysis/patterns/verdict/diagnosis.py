@@ -11,7 +11,7 @@ import numpy as np
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.idle_causes import DeviceTimeShares, IdleCause
 from torchprof_tui.analysis.patterns.engine.largest_gaps import describe_launch_place
-from torchprof_tui.analysis.patterns.engine.pattern import Finding, Remedy, Severity
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, Remedy
 from torchprof_tui.analysis.patterns.engine.practices import Practices
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, EXPOSED, UNSPECIFIC_PATTERN_IDS, TimeTree
@@ -118,7 +118,7 @@ class Evidence:
 
     @property
     def problems(self) -> list[Finding]:
-        return [finding for finding in self.fired.values() if finding.pattern.severity is Severity.PROBLEM]
+        return [finding for finding in self.fired.values() if finding.is_problem]
 
     @property
     def practices(self) -> Practices:

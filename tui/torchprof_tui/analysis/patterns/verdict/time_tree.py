@@ -14,7 +14,7 @@ import numpy as np
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity
+from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.verdict import tree_model
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, COPIES, EXPOSED, TimePart, TimeTree
@@ -100,15 +100,9 @@ class Claims:
 
     def __init__(self, view: ScopeView, findings: Sequence[Finding]) -> None:
         self._view = view
-        claiming = [
-            finding
-            for finding in findings
-            if finding.has_fired
-            and finding.pattern.severity is Severity.PROBLEM
-            and finding.answer.at_stake
-            and finding.id not in tree_model.GENERAL_PATTERN_IDS
-        ]
-        self._spans = [find_spans(view, finding) for finding in claiming]
+        problems = [finding for finding in findings if finding.is_problem and finding.answer.at_stake]
+        specific = [finding for finding in problems if finding.id not in tree_model.GENERAL_PATTERN_IDS]
+        self._spans = [find_spans(view, finding) for finding in specific]
         self._spans.sort(key=lambda spans: (spans.order, spans.host.total + spans.gpu.total))
 
     def __bool__(self) -> bool:

@@ -261,19 +261,12 @@ def _diagnose_cold_calls(evidence: Evidence) -> Diagnosis | None:
         return diagnose_finding(evidence.fired["op-compilation"], IdleCause.COLD_CALL.id, compiling)
     view, share = evidence.view, share - compiling
     calls = view.select_in_scope(view.gap_finder.cold_calls)
-    longest = ""
+    what = f"not warmed up: cold calls take {format_percent(share)} of the time"
     if len(calls):
         row = int(calls.row[view.time_in_scope(calls).argmax()])
-        longest = f"{view.tables.name(row)} takes {format_duration(int(view.trace.duration[row]))}"
-    return Diagnosis(
-        IdleCause.COLD_CALL.id,
-        share,
-        f"not warmed up: cold calls take {format_percent(share)} of the time" + (f" ({longest})" if longest else ""),
-        "run some steps before you record; such calls happen once",
-        "",
-        calls.row,
-        is_recording_fault=True,
-    )
+        what += f" ({view.tables.name(row)} takes {format_duration(int(view.trace.duration[row]))})"
+    remedy = "run some steps before you record; such calls happen once"
+    return Diagnosis(IdleCause.COLD_CALL.id, share, what, remedy, "", calls.row, is_recording_fault=True)
 
 
 def _diagnose_cpu_work(evidence: Evidence) -> Diagnosis | None:
@@ -281,16 +274,10 @@ def _diagnose_cpu_work(evidence: Evidence) -> Diagnosis | None:
     if finding is None or not share:
         return None
     work = evidence.view.compute_once(measure_cpu_work)
-    before = ", before its first kernel" if work.is_setup else ""
-    return Diagnosis(
-        IdleCause.CPU_COMPUTE.id,
-        share,
-        f"the GPU waits {format_percent(share)} of the time for ops that compute on the CPU ({work.text}){before}",
-        finding.remedy.action,
-        "",
-        finding.answer.events,
-        is_recording_fault=work.is_setup,
-    )
+    what = f"the GPU waits {format_percent(share)} of the time for ops that compute on the CPU ({work.text})"
+    what += ", before its first kernel" if work.is_setup else ""
+    remedy, events, is_setup = finding.remedy.action, finding.answer.events, work.is_setup
+    return Diagnosis(IdleCause.CPU_COMPUTE.id, share, what, remedy, "", events, is_recording_fault=is_setup)
 
 
 def _diagnose_sync(evidence: Evidence) -> Diagnosis | None:
