@@ -99,7 +99,10 @@ class Host:
         # the rest of this package needs nothing of the program: GPU machines run it with the standard library
         address = importlib.import_module("torchprof_tui.trace.specs.address")
         command = importlib.import_module("torchprof_tui.trace.sources.ssh_command")
-        path = address.SshPath(self.name, *_split_port(self.name), "/")
+        host, _, port = self.name.rpartition(":")
+        path = address.SshPath(
+            self.name, *((host, int(port)) if host and port.isdecimal() and ":" not in host else (self.name, None)), "/"
+        )
         try:
             connections.connect(path, allow_prompt)
         except Exception as error:
@@ -234,11 +237,6 @@ def read_recorder() -> str:
     found = importlib.util.find_spec("torchprof_runs")
     path = Path(found.origin).parent / "recorder" / "attached.py" if found is not None and found.origin else None
     return path.read_text("utf-8") if path is not None and path.exists() else ""
-
-
-def _split_port(name: str) -> tuple[str, int | None]:
-    host, _, port = name.rpartition(":")
-    return (host, int(port)) if host and port.isdecimal() and ":" not in host else (name, None)
 
 
 def _write_all(file: Any, data: bytes) -> None:

@@ -137,7 +137,6 @@ Change = Callable[[ProgramFile, int], list[Edit]]
 
 
 def _set_arguments(names: Sequence[str], **arguments: str) -> Change:
-    """Set arguments of the calls of a line."""
 
     def change(file: ProgramFile, line: int) -> list[Edit]:
         edits = []

@@ -145,7 +145,6 @@ def _choose_named(jobs: Sequence[Job], options: AttachOptions) -> list[Job]:
 
 
 def _choose_only_job(jobs: Sequence[Job]) -> list[Job]:
-    """Choose the last process of the only job. Raises UsageError where there are several."""
     groups = {job.group: job for job in jobs}
     if len(groups) > 1:
         named = ", ".join(f"{job.program} ({job.label})" for job in list(groups.values())[:4])
@@ -154,7 +153,6 @@ def _choose_only_job(jobs: Sequence[Job]) -> list[Job]:
 
 
 def _list_ranks(jobs: Sequence[Job], of: Job, without: Sequence[Job]) -> list[Job]:
-    """List the ranks of the job of a process."""
     return [job for job in jobs if job.group == of.group and not job.launcher and job not in without]
 
 

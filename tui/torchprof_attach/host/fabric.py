@@ -173,7 +173,6 @@ def _read_origin(ancillary: list[tuple[int, int, bytes]]) -> tuple[int, int, flo
 
 
 def _is_held(path: str) -> bool:
-    """Tell whether a process listens on a socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(path)

@@ -96,7 +96,6 @@ def _read_group(entry: Mapping[str, Any], record: RankRecord) -> str:
 
 
 def _read_sizes(name: str, entry: Mapping[str, Any]) -> tuple[Sizes, tuple[str, ...]]:
-    """Read the sizes that must agree between the ranks."""
     of = "output" if name.startswith(_OUTPUTS) else "input"
     sizes = _as_list(entry.get(f"{of}_sizes"))
     if not sizes and not name.startswith(_INPUTS):

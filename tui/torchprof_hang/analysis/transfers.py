@@ -68,5 +68,4 @@ def explain_transfers(
 
 
 def _find_asker(transfer: Transfer, others: Sequence[Transfer]) -> Transfer | None:
-    """Find a rank that waits for the rank of a transfer."""
     return next((each for each in others if each.peer == transfer.rank and each is not transfer), None)

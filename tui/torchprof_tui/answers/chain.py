@@ -265,7 +265,6 @@ class Chain(Answer, frozen=True, kw_only=True, tag="torchprof-tui/chain/1"):
     partial: Annotated[list[Problem], about("what was lost of the trace; [] for nothing")]
 
     def _repr_html_(self) -> str:
-        """Format the events from the outermost to the GPU work, for notebooks."""
         rows = ((each.role, each.name, each.start_ns / 1000, each.duration_ns / 1000) for each in self.chain)
         latency = self.launch_latency_ns
         return html.build_block(

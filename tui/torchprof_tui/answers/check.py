@@ -175,7 +175,6 @@ class Check(Answer, frozen=True, kw_only=True, tag=SCHEMA):
         return [found for found in self.patterns if found.significant]
 
     def _repr_html_(self) -> str:
-        """Format the verdict, the causes and the problems, for notebooks."""
         causes = ((part.label, html.format_share(part.share), part.us) for part in self.verdict.causes)
         problems = [
             (found.id, found.at_stake_us, html.format_share(found.share), found.seen, found.action, found.line)

@@ -212,7 +212,6 @@ class Diff(Answer, frozen=True, kw_only=True, tag="torchprof-tui/diff/1"):
     ] = UNSET
 
     def _repr_html_(self) -> str:
-        """Format the verdict, the parts and the calls that changed most, for notebooks."""
         step = self.step_us
         line = f"a step: {step.a:,.1f} → {step.b:,.1f} µs ({step.delta:+,.1f} µs)"
         parts = ((part.name, part.a_us, part.b_us, part.delta_us, part.noise_us) for part in self.parts)
@@ -277,7 +276,6 @@ def build_diff(comparison: Comparison, by: str, failed: bool | UnsetType | None 
 
 
 def _build_row(row: ComparedRow) -> DiffRow:
-    """Build a row of matched calls: a step's calls, CPU self time and GPU time; `share` of the total difference."""
     return fill(
         DiffRow,
         row,

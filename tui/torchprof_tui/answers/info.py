@@ -345,7 +345,6 @@ def _list_communication(trace: Trace) -> list[Communication]:
 
 
 def _list_ranks(ranks: Ranks) -> list[InfoRank]:
-    """List the ranks and how their clocks were aligned."""
     meetings = ranks.matched_collectives
     return [
         fill(

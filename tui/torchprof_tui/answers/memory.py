@@ -138,7 +138,6 @@ class AliveMemory(Answer, frozen=True, kw_only=True, tag=SCHEMA):
     partial: Annotated[list[Problem], about("what was lost of the trace; [] for nothing")]
 
     def _repr_html_(self) -> str:
-        """Format what is alive by group, and what could be changed, for notebooks."""
         groups = ((each.label, each.bytes, html.format_share(each.share), each.allocations) for each in self.groups)
         findings = [(each.id, each.saved_bytes, each.seen, each.action) for each in self.findings]
         return html.build_block(

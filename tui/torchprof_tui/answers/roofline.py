@@ -133,5 +133,4 @@ def _build_roof(peaks: DevicePeaks, dtypes: list[str]) -> DeviceRoof:
 
 
 def _none_if_unknown(value: float) -> float | None:
-    """Return a number, None for NaN."""
     return None if np.isnan(value) else float(value)

@@ -221,7 +221,6 @@ class AnyTable(Answer, frozen=True, kw_only=True, dict=True, tag=SCHEMA):
         return frame
 
     def _repr_html_(self) -> str:
-        """Format the first rows as the screen lists them, for notebooks."""
         sheet: Sheet = self.__dict__["sheet"]
         key, chosen = sheet.longest_first_key, set(self.__dict__["order"])
         listed = sheet.sort_work_first(key)[0].tolist() if key else range(len(sheet))

@@ -85,7 +85,6 @@ class _RankWork:
 
 
 def _list_ranks(trace: Trace) -> list[_RankWork]:
-    """List the ranks with GPU work. Raises TraceError where none was recorded."""
     ranks = [_RankWork(rank.trace, rank.number if trace.merged_ranks else trace.rank) for rank in trace.all_ranks]
     ranks = [rank for rank in ranks if len(rank.rows)]
     if not ranks:

@@ -77,7 +77,6 @@ class Recording:
         return f"<recording {self.path!r}{'' if self._is_saved else ', not ended'}>"
 
     def _repr_html_(self) -> str:
-        """Format the trace and its table, for notebooks."""
         if not self._is_saved:
             return html.build_block(repr(self))
         return self.trace._repr_html_() + self.trace.table()._repr_html_()

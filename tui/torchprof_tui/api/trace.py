@@ -86,7 +86,6 @@ class Trace:
         return f"<trace {os.path.basename(self.label.rstrip('/'))!r}: {len(self._model):,} events{ranks}>"
 
     def _repr_html_(self) -> str:
-        """Format what the trace holds, for notebooks."""
         ranks = f"ranks {', '.join(map(str, self.ranks))}" if len(self.ranks) > 1 else ""
         rows = ((step.name, step.start_ns / 1000, step.duration_ns / 1000) for step in self.steps)
         lines = (
@@ -415,7 +414,6 @@ def open(source: Source | Iterable[Source], *, rank: int | None = None, cache: b
 
 
 def _list_specs(source: Source | Iterable[Source]) -> list[str]:
-    """List what to open as texts. Raises TraceError."""
     wanted = "give a path, a URL, host:path, sample:NAME, or a list of them"
     if isinstance(source, (str, os.PathLike)):
         sources: list[Source] = [source]

@@ -151,7 +151,6 @@ def read_case(path: Path) -> Case:
 
 
 def _resolve_trace(path: Path, name: str) -> str:
-    """Return what to open: a sample, or a file beside the case."""
     if not name:
         return ""
     return str(path.parent / name) if "/" in name or "." in name else f"sample:{name}"

@@ -219,7 +219,6 @@ def _convert(setting: Setting, value: object) -> object:
 
 
 def _find_unknown_keys(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield (key, line) of keys that no setting has, and of tables that are none."""
     known = [setting.key for setting in SETTINGS]
     sections = {key.rpartition(".")[0] for key in known} - {""}
     for name, value in document.items():
@@ -237,7 +236,6 @@ def _find_unknown_keys(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]
 
 
 def _read_keys(table: object, shown: str) -> tuple[dict[str, str], list[Problem]]:
-    """Return the remapped keys by binding id, and what is wrong with others."""
     if table is None:
         return {}, []
     if not isinstance(table, dict) or len(table) > MAX_KEYS:

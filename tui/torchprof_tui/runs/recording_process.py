@@ -13,12 +13,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import termios
 import threading
 import time
@@ -28,7 +26,14 @@ from pathlib import Path
 from torchprof_tui.runs.history import save_request
 from torchprof_tui.runs.recording_request import RecordingRequest, remember_interpreter
 from torchprof_tui.runs.run_result import RunResult, read_result
-from torchprof_tui.runs.status_channel import SAVING_PHASES, TABULATING, SaveProgress, StatusChannel, StatusMessage
+from torchprof_tui.runs.status_channel import (
+    SAVING_PHASES,
+    TABULATING,
+    NamedPipe,
+    SaveProgress,
+    StatusChannel,
+    StatusMessage,
+)
 from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.core.readable import wait_until_readable
 from torchprof_tui.trace.core.user_files import make_absolute
@@ -36,16 +41,11 @@ from torchprof_tui.trace.core.user_files import make_absolute
 ANSWERS_VARIABLE = "TORCHPROF_ANSWERS"
 
 
-class AnswerPipe:
+class AnswerPipe(NamedPipe):
     """The pipe of one run. Start the run with `environment`; call `send` when it asks."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.mkdtemp(prefix="torchprof-tui-answers-")
-        self._path = os.path.join(self._folder, "answers")
-        os.mkfifo(self._path, 0o600)
-        # A reader in this process, so that the pipe can be opened for writing before the run opens it.
-        self._read_fd = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._write_fd = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        super().__init__("answers")
 
     @property
     def environment(self) -> dict[str, str]:
@@ -56,11 +56,6 @@ class AnswerPipe:
         """Send one character; it is dropped if the pipe is full."""
         with contextlib.suppress(BlockingIOError):
             os.write(self._write_fd, answer.encode("ascii"))
-
-    def close(self) -> None:
-        for descriptor in (self._read_fd, self._write_fd):
-            os.close(descriptor)
-        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 BUFFER_BYTES = 64 * 1024

@@ -77,23 +77,32 @@ class StatusMessage(msgspec.Struct, frozen=True):
         return words
 
 
-class StatusChannel:
-    """The named pipe of one run. Start the run with `environment`; call `read()` when `fileno()` is readable.
+class NamedPipe:
+    """A named pipe of one run, in a folder of its own. Raises OSError if the temporary folder takes no pipe."""
 
-    Raises OSError if the temporary folder takes no pipe.
-    """
-
-    def __init__(self) -> None:
-        self._folder = tempfile.mkdtemp(prefix="torchprof-tui-run-")
-        self._path = os.path.join(self._folder, "status")
+    def __init__(self, name: str) -> None:
+        self._folder = tempfile.mkdtemp(prefix=f"torchprof-tui-{name}-")
+        self._path = os.path.join(self._folder, name)
         try:
             os.mkfifo(self._path, 0o600)
+            # Both ends are open in this process: the run can open either one at any time, and the pipe never ends.
             self._read_fd = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            self._write_fd = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
-        # A writer in this process, so that the pipe is never at its end while no process of the run has it open.
-        self._write_fd = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        for descriptor in (self._read_fd, self._write_fd):
+            os.close(descriptor)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class StatusChannel(NamedPipe):
+    """The named pipe of one run. Start the run with `environment`; call `read()` when `fileno()` is readable."""
+
+    def __init__(self) -> None:
+        super().__init__("status")
         self._partial_line = b""
         self.folder: str | None = None  # the run's folder, once it is known
 
@@ -125,11 +134,6 @@ class StatusChannel:
                 *lines, end = (self._partial_line + chunk).split(b"\n")
                 self._partial_line = end[: MAX_LINE_BYTES + 1]  # enough to see that it is too long
                 yield from (line for line in lines if len(line) <= MAX_LINE_BYTES)
-
-    def close(self) -> None:
-        for descriptor in (self._read_fd, self._write_fd):
-            os.close(descriptor)
-        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 EXPORTING = "exporting"

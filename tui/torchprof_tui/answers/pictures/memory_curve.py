@@ -54,7 +54,14 @@ def draw_memory_curve(curve: StackedCurve) -> str:
     kept = np.array([size or 0 for size in curve.reserved_bytes], np.int64)
     x_axis = Axis(curve.start_ns, max(curve.end_ns, curve.start_ns + 1), LEFT, RIGHT)
     y_axis = Axis(0, max(int(edges[-1].max(initial=0)), int(kept.max(initial=0)), 1) * 1.05, bottom, top)
-    picture.draw_y_axis(y_axis, LEFT, RIGHT, _label_sizes(y_axis))
+    # label the axis in one binary unit: "0 MiB", "50 MiB"
+    unit, step = "B", 1
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if y_axis.high < step * KIB:
+            break
+        unit, step = larger, step * KIB
+    inner = Axis(y_axis.low / step, y_axis.high / step, y_axis.start, y_axis.end)
+    picture.draw_y_axis(y_axis, LEFT, RIGHT, [(value * step, f"{value:,.10g} {unit}") for value in inner.find_ticks()])
     for band, color, low, high in zip(curve.bands, COLORS, edges[:-1], edges[1:], strict=False):
         if sum(band.bytes):
             points = [*_trace_steps(high, x_axis, y_axis), *reversed(_trace_steps(low, x_axis, y_axis))]
@@ -102,14 +109,3 @@ def _trace_steps(sizes: I64, x_axis: Axis, y_axis: Axis) -> list[tuple[float, fl
         for level, first, last in zip(levels, changes[:-1], changes[1:], strict=True)
         for column in (first, last)
     ]
-
-
-def _label_sizes(axis: Axis) -> list[tuple[float, str]]:
-    """Label an axis of bytes in one binary unit: "0 MiB", "50 MiB"."""
-    unit, step = "B", 1
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if axis.high < step * KIB:
-            break
-        unit, step = larger, step * KIB
-    inner = Axis(axis.low / step, axis.high / step, axis.start, axis.end)
-    return [(value * step, f"{value:,.10g} {unit}") for value in inner.find_ticks()]

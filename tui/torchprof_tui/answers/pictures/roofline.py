@@ -63,7 +63,18 @@ def draw_roofline(roofline: Roofline) -> str:
     labels = [label for roof in roofline.roofs for label in _draw_roof(picture, roof, x_axis, y_axis)]
     numbers = []
     for group in reversed(points):  # the longest one on top
-        x, y, radius = _draw_point(picture, group, x_axis, y_axis)
+        intensity, tflops = group.intensity or 0.0, group.tflops or 0.0
+        x, y = x_axis.place(intensity), y_axis.place(tflops)
+        radius = MIN_RADIUS + MAX_RADIUS * math.sqrt(group.share)
+        measured = f"{group.format_rate()}, {intensity:.4g} FLOP/byte, limited by {group.limit}"
+        picture.shape(
+            "circle",
+            {"cx": x, "cy": y, "r": radius, "fill": LIMITS[group.limit], "fill-opacity": 0.75, "class": "mark"},
+            f"{group.kernel} ({group.op}): {measured}",
+            event=group.event,
+            intensity=intensity,
+            tflops=tflops,
+        )
         if group in listed:
             numbers.append((x + radius + 2, y + 4, str(listed.index(group) + 1)))
     for x, y, mark in reversed(numbers):  # where there is no room, that of the longer one
@@ -117,22 +128,6 @@ def _draw_roof(picture: Picture, roof: DeviceRoof, x_axis: Axis, y_axis: Axis) -
     picture.path(ends, "line", f"{roof.device}: {label}", gb_s=roof.gb_s)
     (x0, y0), (x1, y1) = ends
     return [*labels, ((x0 + x1) / 2 + 10, (y0 + y1) / 2 + 16, label)]
-
-
-def _draw_point(picture: Picture, group: RooflineGroup, x_axis: Axis, y_axis: Axis) -> tuple[float, float, float]:
-    """Draw a group; return where its centre is, and its radius."""
-    intensity, tflops = group.intensity or 0.0, group.tflops or 0.0
-    x, y = x_axis.place(intensity), y_axis.place(tflops)
-    radius = MIN_RADIUS + MAX_RADIUS * math.sqrt(group.share)
-    picture.shape(
-        "circle",
-        {"cx": x, "cy": y, "r": radius, "fill": LIMITS[group.limit], "fill-opacity": 0.75, "class": "mark"},
-        f"{group.kernel} ({group.op}): {group.format_rate()}, {intensity:.4g} FLOP/byte, limited by {group.limit}",
-        event=group.event,
-        intensity=intensity,
-        tflops=tflops,
-    )
-    return x, y, radius
 
 
 def _draw_table(picture: Picture, groups: list[RooflineGroup], y: float) -> None:

@@ -96,7 +96,6 @@ def _print_gaps(console: Console, report: CheckReport) -> None:
 
 
 def _problem_lines(found: Finding, report: CheckReport) -> list[RenderableType]:
-    """Format one problem: its cost, what was seen, why it costs time, and what to do."""
     line = Text("● ", style="bold red")
     line.append(f"{found.id:<{_ID_CELLS}} {describe_cost(found, report.base)}", style="bold")
     parts: list[RenderableType] = [line, _indent(Text(clean(found.answer.seen)))]

@@ -59,7 +59,13 @@ def list_remarks(serving: dict[str, Any]) -> list[str]:
         if kind["lead_in_ns"] > MIN_LEAD_IN_SHARE * kind["step_sum_ns"]
     ]
     if serving["layers"] is not None:
-        lines.append(_format_layers(serving["layers"]))
+        layers = serving["layers"]
+        gpu, cpu = layers["gpu_p50_ns"], layers["cpu_p50_ns"]
+        slowest = max(range(len(gpu)), key=lambda index: float(gpu[index]))
+        text = f"{len(gpu)} layers ({clean(layers['name'])}): {format_duration(sum(gpu) / len(gpu))} on the GPU each"
+        text += f", the slowest is {layers['layers'][slowest]} with {format_duration(gpu[slowest])}"
+        source = ", from the capture of the graph" if layers["captured"] else ""
+        lines.append(text + (f"; {format_duration(sum(cpu) / len(cpu))} of CPU time each" if any(cpu) else "") + source)
     return lines
 
 
@@ -88,12 +94,3 @@ def _format_count(value: float | None) -> str:
 
 def _format_time(value: float | None) -> str:
     return "–" if value is None else format_duration(value)
-
-
-def _format_layers(layers: dict[str, Any]) -> str:
-    gpu, cpu = layers["gpu_p50_ns"], layers["cpu_p50_ns"]
-    slowest = max(range(len(gpu)), key=lambda index: float(gpu[index]))
-    text = f"{len(gpu)} layers ({clean(layers['name'])}): {format_duration(sum(gpu) / len(gpu))} on the GPU each"
-    text += f", the slowest is {layers['layers'][slowest]} with {format_duration(gpu[slowest])}"
-    source = ", from the capture of the graph" if layers["captured"] else ""
-    return text + (f"; {format_duration(sum(cpu) / len(cpu))} of CPU time each" if any(cpu) else "") + source

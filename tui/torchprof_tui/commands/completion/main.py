@@ -307,7 +307,6 @@ def _format_zsh_arguments(command: CommandWords, indent: str, positional: list[s
 
 
 def _format_zsh_option(option: Option) -> list[str]:
-    """Return one specification of `_arguments` for each flag."""
     help_text = f"[{_escape_zsh(option.help)}]" if option.help else ""
     others = f"({' '.join(option.flags)})" if len(option.flags) > 1 else ""
     if option.value is None:

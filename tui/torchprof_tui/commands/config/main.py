@@ -73,7 +73,6 @@ def _print_settings(configuration: Configuration | None, path: Path) -> None:
 
 
 def _find_value(setting: Setting, configuration: Configuration | None) -> tuple[str, str]:
-    """Return a setting's value in force and where it comes from."""
     values = {} if configuration is None else configuration.values
     in_file = setting.key in values
     origin = "file" if in_file else "default"

@@ -80,7 +80,6 @@ def print_path(trace: Trace, path: CriticalPath, top: int) -> None:
 
 
 def _build_tables(trace: Trace, path: CriticalPath, top: int) -> Iterator[ConsoleTable]:
-    """Build the path by kind and by rank, the changes of rank, the longest events, and the GPU work off the path."""
     kinds = ConsoleTable("Critical path", ">share", ">time", ">pieces", "kind")
     for share in path.shares:
         kinds.add_cells(format_share(share.share), format_duration(share.time), f"{share.count:,}", share.label)

@@ -55,7 +55,6 @@ def _format_plot(roofline: Roofline, listed: list[RooflineGroup]) -> list[str]:
 
 
 def _draw_roof(cells: list[list[str]], gb_s: float | None, tflops: float, x_axis: Axis, y_axis: Axis) -> None:
-    """Draw what a bandwidth and a peak allow, column by column."""
     for column in range(COLUMNS):
         intensity = x_axis.low * (x_axis.high / x_axis.low) ** (column / (COLUMNS - 1))
         reached = tflops if gb_s is None else min(intensity * gb_s / 1e3, tflops)

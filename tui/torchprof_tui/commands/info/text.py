@@ -143,7 +143,6 @@ _OP_SOURCES = {
 
 
 def _rank_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
-    """Build a table with one row per rank: events, GPU busy share and clock error."""
     cut = any(rank["partial"] for rank in answer["ranks"])
     columns = (">rank", *([""] if cut else []), "file", ">events", ">steps", ">begins", ">length", ">GPU busy", "clock")
     measured = any(rank["error_ns"] is not None for rank in answer["ranks"])
@@ -192,7 +191,6 @@ def _step_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
 
 
 def _communication_table(answer: dict[str, Any]) -> ConsoleTable:
-    """Build a table with one row per kind of collective (and rank), and the card's line beneath."""
     cards = [card for card in answer["communication"] if card["count"]]
     several = len(answer["communication"]) > 1
     numbers = (">count", ">time", ">waiting", ">bytes", ">bus GB/s", ">best", ">link")
@@ -224,7 +222,6 @@ def _category_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
 
 
 def _doctor_tables(answer: dict[str, Any]) -> list[RenderableType]:
-    """Build a table per doctor section with remarks; missing recordings name the option that records them."""
     found: list[RenderableType] = []
     for section, title in DOCTOR_TITLES.items():
         remarks = [remark for remark in answer["doctor"] if remark["section"] == section]

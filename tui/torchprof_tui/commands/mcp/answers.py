@@ -201,12 +201,19 @@ class Answerer:
             TableOptions, of=asked.of, by=by, step=asked.step, rank=asked.rank, sort=sort, filter=filters,
             limit=asked.limit, json=True,
         )  # fmt: skip
+        more = "ask with name=TEXT, a smaller limit, or a larger max_tokens"
+        return self._write_table(asked, make, more, has_events=asked.of != "arrivals")
+
+    def _write_table(
+        self,
+        asked: asks.TableQuestion | asks.RepetitionsQuestion | asks.MemoryQuestion,
+        make: partial[TableOptions],
+        more: str,
+        has_events: bool = True,
+    ) -> str:
         opened, table, command = self._ask(asked.trace, make, ask_table)
-        rows = table["rows"]
-        if asked.of != "arrivals":
-            rows = list_rows_with_events(opened, asked.rank, rows)
-        answer = {"command": command, **_without(table, "schema", "rows"), **pack_records(rows)}
-        return _write(answer, asked, "ask with name=TEXT, a smaller limit, or a larger max_tokens")
+        rows = list_rows_with_events(opened, asked.rank, table["rows"]) if has_events else table["rows"]
+        return _write({"command": command, **_without(table, "schema", "rows"), **pack_records(rows)}, asked, more)
 
     @_tool(
         "What repeats in the order of the kernels, without any marks in the trace: tokens, iterations, layers; their "
@@ -214,9 +221,7 @@ class Answerer:
     )
     def repetitions(self, asked: asks.RepetitionsQuestion) -> str:
         make = partial(TableOptions, of="repetitions", rank=asked.rank, limit=asked.limit, json=True)
-        _, table, command = self._ask(asked.trace, make, ask_table)
-        answer = {"command": command, **_without(table, "schema", "rows"), **pack_records(table["rows"])}
-        return _write(answer, asked, _FEWER_ROWS)
+        return self._write_table(asked, make, _FEWER_ROWS, has_events=False)
 
     @_tool("The way of one event from the step over ops and the launch to its kernel: delays, source line, occupancy.")
     def chain(self, asked: asks.ChainQuestion) -> str:
@@ -292,9 +297,7 @@ class Answerer:
     @_tool("Allocations by operator, and the peak of each device.")
     def memory(self, asked: asks.MemoryQuestion) -> str:
         make = partial(TableOptions, of="memory", step=asked.step, rank=asked.rank, limit=asked.limit, json=True)
-        opened, table, command = self._ask(asked.trace, make, ask_table)
-        rows = pack_records(list_rows_with_events(opened, asked.rank, table["rows"]))
-        return _write({"command": command, **_without(table, "schema", "rows"), **rows}, asked, _FEWER_ROWS)
+        return self._write_table(asked, make, _FEWER_ROWS)
 
     @_tool("The stacks, modules or ops with the most self GPU or CPU time.")
     def flame(self, asked: asks.FlameQuestion) -> str:
@@ -374,7 +377,6 @@ def _quote(word: str) -> str:
 
 
 def _pack_lists(command: str, fields: Fields, names: Sequence[str]) -> Fields:
-    """Return an answer: the fields of a document, its lists of records as tables."""
     packed = {name: pack_records(fields[name]) for name in names if name in fields}
     return {"command": command, **_without(fields, "schema"), **packed}
 
