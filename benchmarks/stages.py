@@ -80,8 +80,7 @@ class _Clock:
 
 def _inflate(trace: Path) -> None:
     # deferred: `_one_run` measures the imports
-    from torchprof_tui.trace.sources.damaged_stream import ReplayBuffer
-    from torchprof_tui.trace.sources.decompress import MAGIC_BYTES, Decompressor, detect_compression
+    from torchprof_tui.trace.sources.decompress import MAGIC_BYTES, Decompressor, ReplayBuffer, detect_compression
 
     with trace.open("rb", buffering=0) as file:
         kind = detect_compression(file.read(MAGIC_BYTES))

@@ -9,9 +9,8 @@ import pytest
 
 from torchprof_tui.trace.core import thread_tasks
 from torchprof_tui.trace.core.thread_tasks import (
-    accumulate_max_parallel,
+    accumulate_parallel,
     bincount_parallel,
-    cumulate_parallel,
     find_indexes,
     keep_threads,
     run_slices,
@@ -70,10 +69,10 @@ def test_parallel_columns_are_those_of_numpy(monkeypatch: pytest.MonkeyPatch, th
         assert np.array_equal(found, np.flatnonzero(chosen))
         assert np.array_equal(bincount_parallel(column % 7, 9), np.bincount(column % 7, minlength=9))
         latest = column.copy()
-        accumulate_max_parallel(latest)
+        accumulate_parallel(np.maximum, latest)
         assert np.array_equal(latest, np.maximum.accumulate(column))
         expected = np.cumsum(column)
-        cumulate_parallel(column)
+        accumulate_parallel(np.add, column)
         assert np.array_equal(column, expected)
 
 

@@ -32,7 +32,7 @@ from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.decode.parallel import SplitPoint, choose_process_count
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.raw_events import DecodedTrace
-from torchprof_tui.trace.sources.source import Source, open_source
+from torchprof_tui.trace.sources.source import open_source
 
 SAME_PATH = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -140,7 +140,7 @@ def test_split_points_outside_the_list(tmp_path: Path, text: bytes, compressed: 
 
 def test_a_killed_process_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_trace(tmp_path, kineto_text(400))
-    monkeypatch.setattr(parallel, "_decode_part", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr(parallel._Worker, "_decode_part", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
     decoded = assert_same(path, 2000)
     assert isinstance(decoded, DecodedTrace)
     assert len(decoded.events) == 400
@@ -217,7 +217,7 @@ def test_a_replaced_file_is_not_reopened(tmp_path: Path) -> None:
 
 
 def test_processes_end_with_their_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "_decode_part", lambda *_: time.sleep(60))
+    monkeypatch.setattr(parallel._Worker, "_decode_part", lambda *_: time.sleep(60))
     source = open_source(str(write_trace(tmp_path, kineto_text(400))))
     decoder = parallel.ParallelDecoder(source, tmp_path, 3, 2000)
     processes = [worker._pid for worker in decoder._workers]
@@ -235,12 +235,12 @@ def test_processes_end_with_their_parent(tmp_path: Path, monkeypatch: pytest.Mon
 def test_processes_of_a_compressed_file_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: str) -> None:
     """Close the pipe as the kernel does when the parent is killed, or kill a process: no process or file is left."""
 
-    def write_and_sleep(_source: Source, _blocks: object, _begin: int, part: Any, progress_out: int) -> None:
-        part.blocks_path.write_bytes(b"text")
-        os.write(progress_out, os.getpid().to_bytes(16, "little"))
+    def write_and_sleep(worker: Any, *_: object) -> None:
+        worker.blocks_path.write_bytes(b"text")
+        os.write(worker._progress_out, os.getpid().to_bytes(16, "little"))
         time.sleep(60)
 
-    monkeypatch.setattr(parallel, "_decode_part", write_and_sleep)
+    monkeypatch.setattr(parallel._Worker, "_decode_part", write_and_sleep)
     source = open_source(str(write_trace(tmp_path, kineto_text(400), compressed=True)))
     open_files = len(os.listdir("/proc/self/fd"))
     decoder = parallel.ParallelDecoder(source, tmp_path, 4, 2000)
@@ -291,7 +291,7 @@ def test_a_compressed_file_of_several_members(tmp_path: Path, parts: AppendedPar
 
 def test_a_killed_process_of_a_compressed_file_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_trace(tmp_path, kineto_text(400), compressed=True)
-    monkeypatch.setattr(parallel, "_decode_part", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr(parallel._Worker, "_decode_part", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
     decoded = assert_same(path, 2000, counts=(2, 3, 8))
     assert isinstance(decoded, DecodedTrace)
     assert len(decoded.events) == 400

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.lane_rows import Bar, bar_rows, index
 from torchprof_tui.trace.query.folded_time import FoldedTime
-from torchprof_tui.trace.query.time_axis import compute_ticks
-from torchprof_tui.trace.query.viewport import Viewport, compute_viewport_cells
+from torchprof_tui.trace.query.viewport import Viewport, compute_ticks, compute_viewport_cells
 
 
 @st.composite

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.viewports import viewports
 from torchprof_tui.trace.core.time_format import MAX_TIME, format_duration, format_time, parse_time
-from torchprof_tui.trace.query.time_axis import LABEL_GAP, compute_ticks
-from torchprof_tui.trace.query.viewport import Viewport
+from torchprof_tui.trace.query.viewport import LABEL_GAP, Viewport, compute_ticks
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ from torchprof_tui.trace.core.problems import CUT_CONNECTION
 from torchprof_tui.trace.loading.load_in_process import load_opened_trace
 from torchprof_tui.trace.loading.opener import SingleTraceOpener
 from torchprof_tui.trace.loading.progress import LoadError
-from torchprof_tui.trace.sources import ssh_file
 from torchprof_tui.trace.sources.source import open_source
+from torchprof_tui.trace.sources.ssh_stream import SshStream
 from torchprof_tui.trace.sources.zstd_codec import zstd
 from torchprof_tui.trace.specs.runs_by_name import FolderError
 from torchprof_tui.ui.start.start_screen import StartScreen
@@ -200,13 +200,13 @@ def test_lost_connection_is_resumed(server: sshd.Sshd, ending: str, monkeypatch:
     assert source.problems == []
     assert source.consumed == source.total
     assert server.logins > logins + 1
-    send_rest = ssh_file._script_from
+    restart = SshStream.restart
 
-    def change(offset: int) -> str:
-        os.utime(file, ns=(offset, offset))
-        return send_rest(offset)
+    def change(stream: SshStream, script: str) -> str:
+        os.utime(file, ns=(1, 1))
+        return restart(stream, script)
 
-    monkeypatch.setattr(ssh_file, "_script_from", change)
+    monkeypatch.setattr(SshStream, "restart", change)
     source = open_source(f"cut:{file}")
     assert TEXT.startswith(read(source))
     (cut,) = source.problems

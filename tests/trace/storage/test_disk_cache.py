@@ -437,9 +437,9 @@ def test_without_a_home_folder_nothing_is_cached(
 def test_the_key_is_of_the_file_or_of_what_names_a_remote_one(trace: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     other.write_bytes(trace.read_bytes())
-    files = [disk_cache.find_key(str(path)) for path in (trace, other)]
-    remote = [disk_cache.find_key("host:a.json", identity) for identity in ("1", "2")]
+    files = [disk_cache.find_sketch_path(str(path), None, 1) for path in (trace, other)]
+    remote = [disk_cache.find_sketch_path("host:a.json", identity, 1) for identity in ("1", "2")]
     assert len({*files, *remote} - {None}) == 4
-    assert disk_cache.find_key("host:b.json", "1") == remote[0]
-    assert disk_cache.find_key(str(trace)) == files[0]
-    assert disk_cache.find_key("host:a.json") is None
+    assert disk_cache.find_sketch_path("host:b.json", "1", 1) == remote[0]
+    assert disk_cache.find_sketch_path(str(trace), None, 1) == files[0]
+    assert disk_cache.find_sketch_path("host:a.json", None, 1) is None

@@ -95,7 +95,7 @@ def _read_all(specs: Iterable[str], lost: list[tuple[str, str]]) -> Iterator[tup
                 yield from _read_members(spec, data)
             else:
                 yield spec, data
-        except (TraceError, OSError, tarfile.TarError) as error:  # noqa: PERF203 - one file of many
+        except (TraceError, OSError, tarfile.TarError) as error:
             lost.append((spec, " ".join(str(error).split()).removeprefix(f"{spec}: ")))
 
 

@@ -129,7 +129,7 @@ def list_cases(folders: Sequence[Path] | None = None) -> CaseList:
             try:
                 case = read_case(path)
                 cases[case.id] = case
-            except UnreadableFileError as error:  # noqa: PERF203
+            except UnreadableFileError as error:
                 problems.append(str(error))
     return CaseList(tuple(sorted(cases.values(), key=lambda case: (case.order, case.id))), tuple(problems))
 

@@ -159,7 +159,7 @@ def _read_manifests(folder: str) -> tuple[list[Manifest], list[str]]:
             manifest, problem = read_manifest(folder, name)
             manifests.append(manifest)
             problems += [] if problem is None else [problem]
-        except FileNotFoundError:  # noqa: PERF203
+        except FileNotFoundError:
             continue
         except UnreadableFileError as error:
             problems.append(str(error))

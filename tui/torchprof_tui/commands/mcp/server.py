@@ -47,7 +47,7 @@ def collect_tools() -> dict[str, ToolEntry]:
     for command in commands.values():
         try:
             tools |= (import_target(command, command.tools) if command.tools else {}) | tools
-        except (ExtensionError, TypeError) as error:  # noqa: PERF203
+        except (ExtensionError, TypeError) as error:
             problems.append(str(error))
     for problem in problems:
         print(f"torchprof-tui: {clean(problem)}", file=sys.stderr)

@@ -45,19 +45,6 @@ _SWITCH_INTERVAL_SECONDS = 0.0001
 
 
 @dataclass(frozen=True, slots=True)
-class AssignedLanes:
-    """The lanes in order, and for each drawn event its lane and its launch.
-
-    `slot` int32[d]: the lane of the file, as `lane_order` numbers those. `launch` int32[d]: the call that launched the
-    event, -1 for none.
-    """
-
-    lane_order: LaneOrder
-    slot: I32
-    launch: I32
-
-
-@dataclass(frozen=True, slots=True)
 class NestedLanes:
     """The sorted events by lane, while a background thread may still nest them.
 
@@ -91,30 +78,30 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     origin = normalize_timestamps(raw, drawn, entries, accounting)
     series = counters.build_counter_series(raw, track_metadata.process_names, entries, accounting)
     # Assign lanes.
-    assigned = _assign_lanes(raw, entries, drawn, track_metadata)
-    lane_order = assigned.lane_order
+    lane_order, slot, launch = _assign_lanes(raw, entries, drawn, track_metadata)
     wait_for_memory = submit(partial(counters.build_memory_table, raw, entries, lane_order.pending_lanes))
     # Sort, and start to nest as soon as the times are sorted: nesting takes longest and runs in the background.
     columns = EventColumns.allocate(len(drawn), allocate)
-    order = _sort_times(raw, drawn, assigned.slot, columns)
+    order = _sort_times(raw, drawn, slot, columns)
     first, wait_for_nesting = _start_nesting(lane_order, columns)
     take_parallel(drawn.kind, order, columns.kind)
-    launch_links.reorder_launches(assigned.launch, order, columns.launch_of)
-    del drawn, assigned, order
+    launch_links.reorder_launches(launch, order, columns.launch_of)
+    del drawn, slot, launch, order
     # Nest.
     lanes = NestedLanes(first, invert_order(columns.ordinal, len(raw)), wait_for_nesting)
     if lane_order.merged_indexes:
         lanes = _merge_lanes(raw, lane_order, columns, lanes)
         accounting.add(TOO_MANY_LANES, *lane_merging.describe_merged_lanes(lane_order))
     wait_for_self_durations = _start_self_durations(lanes.wait_for_nesting, columns)
-    # Link, in the background as well.
-    wait_for_links = submit(partial(_link_events, raw, columns, lanes, allocate))
+    wait_for_links = submit(partial(_link_events, raw, columns, lanes, allocate))  # in the background as well
     memory = wait_for_memory()
     args = collect_sparse_columns(raw, lanes.event_of, len(columns), entries, allocate)
     _copy_names_and_correlations(raw, columns)
     counts = accounting.build_counts(decoded, entries, _count_by_category(raw, entries))
     del entries
-    links, first = _finish_links(raw, lanes, wait_for_links), lanes.first
+    links, first = wait_for_links(), lanes.first
+    lanes.wait_for_nesting()
+    _free_columns(raw, "phase", "category", "time", "track", "id")
     del lanes
     # Lay out.
     series += counters.build_memory_series(memory)
@@ -150,10 +137,11 @@ def _read_trace_metadata(decoded: DecodedTrace, accounting: EntryAccounting) -> 
 
 def _assign_lanes(
     raw: RawEvents, entries: ClassifiedEntries, drawn: DrawnEvents, track_metadata: TrackMetadata
-) -> AssignedLanes:
+) -> tuple[LaneOrder, I32, I32]:
     """Assign the drawn events to lanes, and put these in order.
 
-    Launches are linked here because the order of lanes depends on them.
+    Launches are linked here because the order of lanes depends on them. Returns the order, the slot of each drawn event
+    as it numbers them, int32[d], and the call that launched the event, int32[d], -1 for none.
     """
     category = take_parallel(raw.category, drawn.ordinals)
     is_driver = np.array([name.lower().endswith("_driver") for name in raw.categories] or [False])
@@ -187,7 +175,7 @@ def _assign_lanes(
     steps = find_indexes(lambda block: drawn.kind[block] == Kind.STEP, len(drawn))
     has_step = np.bincount(slot[steps], minlength=len(pending_lanes)) > 0
     lane_order, slot = lane_merging.order_lanes(slot, pending_lanes, launches, has_step, track_metadata)
-    return AssignedLanes(lane_order, slot, launch)
+    return lane_order, slot, launch
 
 
 def _sort_times(raw: RawEvents, drawn: DrawnEvents, slot: I32, columns: EventColumns) -> I64:
@@ -266,14 +254,6 @@ def _link_events(raw: RawEvents, columns: EventColumns, lanes: NestedLanes, allo
         gpu_events=int(np.count_nonzero(is_gpu_work(columns.kind))),
         linked_gpu_events=len(work_order),
     )
-
-
-def _finish_links(raw: RawEvents, lanes: NestedLanes, wait_for_links: Callable[[], Links]) -> Links:
-    """Wait for the links and the nesting, and free the last raw columns."""
-    links = wait_for_links()
-    lanes.wait_for_nesting()
-    _free_columns(raw, "phase", "category", "time", "track", "id")
-    return links
 
 
 def _link_by_flows(raw: RawEvents, columns: EventColumns, lanes: NestedLanes) -> FlowLinks:

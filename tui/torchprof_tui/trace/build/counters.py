@@ -143,21 +143,14 @@ def build_memory_series(memory: MemoryEvents | None) -> list[CounterSeries]:
         word = _DEVICE_TYPES.get(device_type, f"device type {device_type}" if device_type >= 0 else "device")
         device = word if device_type == 0 or number < 0 else f"{word} {number}"
         with_total = events[memory.allocated[events] >= 0]
-        if len(with_total):
-            series.append(
-                _build_device_series(device, "allocated", memory.time[with_total], memory.allocated[with_total])
-            )
-        else:
-            total = np.cumsum(memory.bytes[events])
-            series.append(_build_device_series(device, "allocated since start", memory.time[events], total))
         with_reserved = events[memory.reserved[events] > 0]
+        quantities = [("allocated", with_total, memory.allocated[with_total])]
+        if not len(with_total):
+            quantities = [("allocated since start", events, np.cumsum(memory.bytes[events]))]
         if len(with_reserved):
-            series.append(
-                _build_device_series(device, "reserved", memory.time[with_reserved], memory.reserved[with_reserved])
-            )
+            quantities.append(("reserved", with_reserved, memory.reserved[with_reserved]))
+        for quantity, points, values in quantities:
+            name = f"{device} {quantity}"
+            times, floats = memory.time[points], values.astype(np.float64)
+            series.append(CounterSeries("", name, "memory", name, "bytes", times, floats))
     return series
-
-
-def _build_device_series(device: str, quantity: str, times: I64, values: I64) -> CounterSeries:
-    name = f"{device} {quantity}"
-    return CounterSeries("", name, "memory", name, "bytes", times, values.astype(np.float64))

@@ -31,29 +31,20 @@ class DrawnEvents:
         return len(self.ordinals)
 
 
-def select_drawn_events(events: RawEvents, classified: ClassifiedEntries, track_metadata: TrackMetadata) -> DrawnEvents:
-    """Select the entries that are drawn and decide their kinds."""
-    ordinals = find_indexes(lambda block: classified.drawn[block], len(events))
-    return DrawnEvents(ordinals, _classify_kinds(events, ordinals, classified, track_metadata))
-
-
 _REFINED = (Kind.ANNOTATION, Kind.OP, Kind.KERNEL)
 """Kinds that the name refines; what they become is none of them."""
 
 
-def _classify_kinds(
-    events: RawEvents, ordinals: I32, classified: ClassifiedEntries, track_metadata: TrackMetadata
-) -> U8:
-    """Decide the kind of each drawn event, uint8[d]."""
+def select_drawn_events(events: RawEvents, classified: ClassifiedEntries, track_metadata: TrackMetadata) -> DrawnEvents:
+    """Select the entries that are drawn and decide their kinds."""
+    ordinals = find_indexes(lambda block: classified.drawn[block], len(events))
     kind_of = np.array([int(kind_of_category(category)) for category in events.categories] or [0], np.uint8)
     accelerator = np.array([track_metadata.is_accelerator(pid) for pid, _ in events.tracks], np.bool_)
     accelerator |= _is_all_gpu_work(events, ordinals)
     runtime = np.array([track_metadata.is_runtime(pid) for pid, _ in events.tracks], np.bool_)
     profiler = np.array([pid in PROFILER_PIDS for pid, _ in events.tracks], np.bool_)
     kind = np.empty(len(ordinals), np.uint8)
-    used = np.zeros(
-        (len(_REFINED) + 1, len(events.names)), np.bool_
-    )  # names of refined kinds, then of profiler's marks
+    used = np.zeros((len(_REFINED) + 1, len(events.names)), np.bool_)  # names of refined kinds, of profiler's marks
 
     def classify(block: slice) -> None:
         entries = ordinals[block]
@@ -89,7 +80,7 @@ def _classify_kinds(
             kind[block][selected] = marks[events.name[entries[selected]]]
 
     run_blocks(refine, len(ordinals))
-    return kind
+    return DrawnEvents(ordinals, kind)
 
 
 _GPU_WORK_NAME = re.compile(

@@ -52,24 +52,17 @@ class EventColumns:
     @classmethod
     def allocate(cls, size: int, allocate: ColumnAllocator) -> EventColumns:
         """Allocate all columns, not yet initialized. Raises what `allocate` raises."""
-
-        def column(name: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-            return allocate(name, size, dtype)
-
-        return cls(
-            lane=column("lane", np.int32),
-            ordinal=column("ordinal", np.int32),
-            start=column("start", np.int64),
-            duration=column("duration", np.int64),
-            kind=column("kind", np.uint8),
-            launch_of=column("links.launch_of", np.int32),
-            row=column("row", np.int32),
-            parent=column("parent", np.int32),
-            self_duration=column("self_duration", np.int64),
-            name=column("name", np.int32),
-            category=column("category", np.uint16),
-            correlation=column("correlation", np.int64),
-        )
+        dtypes: dict[str, npt.DTypeLike] = {
+            **dict.fromkeys(("lane", "ordinal", "launch_of", "row", "parent", "name"), np.int32),
+            **dict.fromkeys(("start", "duration", "self_duration", "correlation"), np.int64),
+            "kind": np.uint8,
+            "category": np.uint16,
+        }
+        columns: dict[str, Any] = {
+            name: allocate("links.launch_of" if name == "launch_of" else name, size, dtype)
+            for name, dtype in dtypes.items()
+        }
+        return cls(**columns)
 
     def __len__(self) -> int:
         return len(self.start)

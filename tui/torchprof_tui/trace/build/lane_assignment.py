@@ -27,11 +27,8 @@ from torchprof_tui.trace.model.raw_events import SparseArg
 DEVICE_WIDE = -1
 """The stream number of a sync that waited for a whole device."""
 
-_UNSIGNED_MINUS_ONE = 0xFFFFFFFF
-"""-1 as older writers wrote it."""
-
-_MAX_DEVICES = 4096
-"""A numeric pid below this on a GPU event is a device's number; above, a process's."""
+_UNSIGNED_MINUS_ONE = 0xFFFFFFFF  # -1 as older writers wrote it
+_MAX_DEVICES = 4096  # a numeric pid below this on a GPU event is a device's number; above, a process's
 
 MAX_DEVICE = int(np.iinfo(np.int32).max)
 """A larger number, as in a damaged file, is no device: tables of GPU work keep 32 bits of it."""

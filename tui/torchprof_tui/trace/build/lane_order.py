@@ -42,11 +42,19 @@ class LaneNamer:
         if lane.role in STREAM_ROLES:
             return self._format_stream(lane)
         if lane.role is Role.PROFILER:
-            return _format_profiler_label(lane), "profiler"
+            overhead = "overhead" if lane.pid.startswith("-") else f"overhead {lane.tid}"
+            return lane.tid if lane.pid == "profiler" else overhead, "profiler"
         if lane.role is Role.ASYNC:
             group = f"async {self._format_process(lane.pid)}" if self.several_processes else "async"
             return lane.tid or "async", group
-        return self._format_kineto_thread(lane) if self.is_kineto else self._format_thread(lane)
+        name, process = self._thread_name(lane), self._format_process(lane.pid)
+        if not self.is_kineto:
+            if name:
+                return (name if lane.tid in name else f"{name} {lane.tid}"), process
+            return (f"thread {lane.tid}" if lane.tid else "thread"), process
+        # A Python frame of a thread that Kineto does not know has pid 0 and tid 0: not a thread of "GPU 0".
+        names_process = self.several_processes and not self.track_metadata.is_gpu(lane.pid)
+        return " ".join(filter(None, ["CPU", lane.tid, name])), f"CPU {process}" if names_process else "CPU"
 
     def _format_stream(self, lane: PendingLane) -> tuple[str, str]:
         suffix = _STREAM_SUFFIXES[lane.role]
@@ -60,31 +68,11 @@ class LaneNamer:
         name = self.track_metadata.thread_names.get((str(lane.device), str(lane.stream)), "").strip()
         return (stream if not name or name.startswith("stream") else f"{name} ({stream})") + suffix, group
 
-    def _format_kineto_thread(self, lane: PendingLane) -> tuple[str, str]:
-        label = " ".join(filter(None, ["CPU", lane.tid, self._thread_name(lane)]))
-        # A Python frame of a thread that Kineto does not know has pid 0 and tid 0: not a thread of "GPU 0".
-        if self.several_processes and not self.track_metadata.is_gpu(lane.pid):
-            return label, f"CPU {self._format_process(lane.pid)}"
-        return label, "CPU"
-
-    def _format_thread(self, lane: PendingLane) -> tuple[str, str]:
-        process = self._format_process(lane.pid)
-        name = self._thread_name(lane)
-        if name:
-            return (name if lane.tid in name else f"{name} {lane.tid}"), process
-        return (f"thread {lane.tid}" if lane.tid else "thread"), process
-
     def _format_process(self, pid: str) -> str:
         return " ".join(filter(None, [self.track_metadata.process_names.get(pid) or "process", pid]))
 
     def _thread_name(self, lane: PendingLane) -> str:
         return self.track_metadata.thread_names.get((lane.pid, lane.tid), "")
-
-
-def _format_profiler_label(lane: PendingLane) -> str:
-    if lane.pid == "profiler":
-        return lane.tid
-    return "overhead" if lane.pid.startswith("-") else f"overhead {lane.tid}"
 
 
 STREAM_ROLES = {Role.GPU_ANNOTATIONS: 0, Role.STREAM: 1, Role.SYNC: 2}

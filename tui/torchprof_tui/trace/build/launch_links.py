@@ -198,22 +198,17 @@ def find_flow_entries(events: RawEvents) -> I64:
     return find_indexes(lambda block: is_flow[events.phase[block]], len(events)).astype(np.int64)
 
 
-def _find_previous_entries(all_flows: I64, flows: I64) -> I64:
-    """Find the last entry before each of `flows` that is none of `all_flows`, int64[flows], -1 for none."""
-    is_first = np.ones(len(all_flows), np.bool_)  # of flows that follow each other directly
-    is_first[1:] = all_flows[1:] != all_flows[:-1] + 1
-    run = np.maximum.accumulate(np.where(is_first, all_flows, 0))
-    previous: I64 = run[np.searchsorted(all_flows, flows)] - 1
-    return previous
-
-
 def _bind_flows(
     events: RawEvents, event_of: I32, flows: I64, columns: EventColumns, first: I64, get_parents: ParentProvider
 ) -> I32:
     """Find the event that each flow entry is bound to, int32[flows], -1 for none."""
     if not len(flows):
         return np.zeros(0, np.int32)
-    previous = _find_previous_entries(find_flow_entries(events), flows)
+    all_flows = find_flow_entries(events)
+    is_first = np.ones(len(all_flows), np.bool_)  # of flows that follow each other directly
+    is_first[1:] = all_flows[1:] != all_flows[:-1] + 1
+    run = np.maximum.accumulate(np.where(is_first, all_flows, 0))
+    previous = run[np.searchsorted(all_flows, flows)] - 1  # the last entry before each that is no flow, -1 for none
     owner = np.maximum(previous, 0)
     follows = (
         (previous >= 0)
@@ -268,7 +263,15 @@ def link_graph_dependencies(events: RawEvents, columns: EventColumns) -> tuple[I
         return nothing, nothing
     is_node = np.isin(np.arange(256), [*GPU_WORK, Kind.SYNC])
     nodes = find_indexes(lambda block: is_node[columns.kind[block]], len(columns)).astype(np.int64)
-    flows = _select_flows(events, events.track[columns.ordinal[nodes]])
+    on_gpu: Bool = np.zeros(len(events.tracks), np.bool_)  # where launches only end
+    on_gpu[events.track[columns.ordinal[nodes]]] = True
+    category = events.categories.index(_CATEGORY)
+    flows = find_flow_entries(events)
+    flows = flows[(events.category[flows] == category) & (events.id[flows] >= 0) & on_gpu[events.track[flows]]]
+    flows = flows[(events.time[flows] != NO_TIME) & (events.phase[flows] != ord("t"))]
+    flow_starts = flows[events.phase[flows] == ord("s")]
+    wanted = [code for code in np.unique(events.id[flow_starts]).tolist() if _is_dependency(events.ids[code])]
+    flows = flows[np.isin(events.id[flows], wanted)]  # dependencies, by their ids
     if not len(flows):
         return nothing, nothing
     starts = events.phase[flows] == ord("s")
@@ -281,20 +284,6 @@ def link_graph_dependencies(events: RawEvents, columns: EventColumns) -> tuple[I
     source, target = source[known], target[known]
     order = np.lexsort((source, target))
     return source[order], target[order]
-
-
-def _select_flows(events: RawEvents, gpu_tracks: I32) -> I64:
-    """Select the flow entries of dependencies: on tracks with GPU events, where launches only end, and by their ids."""
-    on_gpu: Bool = np.zeros(len(events.tracks), np.bool_)
-    on_gpu[gpu_tracks] = True
-    category = events.categories.index(_CATEGORY)
-    flows = find_flow_entries(events)
-    flows = flows[(events.category[flows] == category) & (events.id[flows] >= 0) & on_gpu[events.track[flows]]]
-    flows = flows[(events.time[flows] != NO_TIME) & (events.phase[flows] != ord("t"))]
-    starts = flows[events.phase[flows] == ord("s")]
-    wanted = [code for code in np.unique(events.id[starts]).tolist() if _is_dependency(events.ids[code])]
-    dependencies: I64 = flows[np.isin(events.id[flows], wanted)]
-    return dependencies
 
 
 def _is_dependency(text: str) -> bool:

@@ -37,7 +37,7 @@ import numpy as np
 from torchprof_tui.trace.build.pushed_events import CutEvents, find_pushed_events, sum_pushed_rows
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, block_slices
 from torchprof_tui.trace.core.thread_tasks import (
-    accumulate_max_parallel,
+    accumulate_parallel,
     find_indexes,
     map_blocks,
     run_blocks,
@@ -45,8 +45,7 @@ from torchprof_tui.trace.core.thread_tasks import (
     run_tasks,
 )
 
-_MAX_DEPTH = 12
-"""Levels of enclosing events that are looked through; each reads the times of the lane once."""
+_MAX_DEPTH = 12  # levels of enclosing events that are looked through; each reads the times of the lane once
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ def _find_cuts(start: I64, duration: I64, size: int) -> list[int]:
         np.add(start[block], np.maximum(duration[block], 1), out=open_until[block])
 
     run_blocks(compute_end, len(start))
-    accumulate_max_parallel(open_until)
+    accumulate_parallel(np.maximum, open_until)
     fresh = find_indexes(lambda block: start[1:][block] >= open_until[:-1][block], len(start) - 1) + 1
     cuts: list[int] = []
     last = 0

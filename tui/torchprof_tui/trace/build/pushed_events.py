@@ -36,7 +36,11 @@ class RowAllocator:
 
     def hold_row(self, row: int, until: int) -> None:
         while row >= self._size:
-            self._grow()
+            leaves = self._tree[self._size :]
+            self._size *= 2
+            self._tree = [_FREE] * self._size + leaves + [_FREE] * (self._size - len(leaves))
+            for parent in range(self._size - 1, 0, -1):
+                self._tree[parent] = min(self._tree[2 * parent], self._tree[2 * parent + 1])
         tree, node = self._tree, self._size + row
         tree[node] = until
         while node > 1:
@@ -61,23 +65,14 @@ class RowAllocator:
                 node += 1
         return node - self._size
 
-    def _grow(self) -> None:
-        leaves = self._tree[self._size :]
-        self._size *= 2
-        self._tree = [_FREE] * self._size + leaves + [_FREE] * (self._size - len(leaves))
-        for node in range(self._size - 1, 0, -1):
-            self._tree[node] = min(self._tree[2 * node], self._tree[2 * node + 1])
 
-
-_BLOCK = 1 << 14
-"""Events that are Python numbers at a time."""
+_BLOCK = 1 << 14  # events that are Python numbers at a time
 
 _SMALL_DEPTH = 1 << 16
 
 _NEVER = 2**63
 
-_MAX_SCANNED_ROWS = 16
-"""Rows in which a free one is searched one by one; beyond, a tree of the rows is kept."""
+_MAX_SCANNED_ROWS = 16  # rows in which a free one is searched one by one; beyond, a tree of the rows is kept
 
 _MAX_ROUNDS = 4
 """Rounds of placing only events in rows that are held, as far as known; then all that may be pushed are placed."""

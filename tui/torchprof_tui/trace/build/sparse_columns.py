@@ -26,14 +26,9 @@ from torchprof_tui.trace.model.trace import SparseColumn
 MAX_SUM = 2**62
 """Sums of all durations, and of all sizes, stay below this: 146 years, or four exabytes."""
 
-_MAX_NUMBER = 2**31 - 1
-"""Of devices, streams and types: tables keep 32 bits of them."""
-
-_MAX_ID = 2**62
-"""Of ids that are only compared; bits above 40 may be the index of a rank."""
-
-_MAX_BYTES = 2**50
-"""A petabyte, a thousand times the memory of the largest node."""
+_MAX_NUMBER = 2**31 - 1  # of devices, streams and types: tables keep 32 bits of them
+_MAX_ID = 2**62  # of ids that are only compared; bits above 40 may be the index of a rank
+_MAX_BYTES = 2**50  # a petabyte, a thousand times the memory of the largest node
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +95,11 @@ def restrict_values(events: RawEvents, accounting: EntryAccounting) -> None:
             events.args[name] = SparseArg(arg.entries[~outside], arg.values[~outside])
             if not len(events.args[name].entries):
                 del events.args[name]
-    _restrict_sizes(events, accounting)
-
-
-def _restrict_sizes(events: RawEvents, accounting: EntryAccounting) -> None:
-    """Remove the largest sizes if the sum of all would overflow."""
-    arg = events.args.get("bytes")
-    if arg is None:
-        return
-    outside = find_beyond_sum(np.abs(cast("I64", arg.values)))
-    if outside is not None:
-        _report(RANGES["bytes"], events, arg.entries[outside], arg.values[outside][0], accounting)
-        events.args["bytes"] = SparseArg(arg.entries[~outside], arg.values[~outside])
+    sizes = events.args.get("bytes")
+    outside = None if sizes is None else find_beyond_sum(np.abs(cast("I64", sizes.values)))
+    if sizes is not None and outside is not None:
+        _report(RANGES["bytes"], events, sizes.entries[outside], sizes.values[outside][0], accounting)
+        events.args["bytes"] = SparseArg(sizes.entries[~outside], sizes.values[~outside])
 
 
 def find_beyond_sum(values: I64) -> Bool | None:
@@ -169,7 +157,11 @@ def collect_sparse_columns(
                 stored = allocate(f"args.{name}.events", len(rows), np.int32)
                 values = allocate(f"args.{name}.values", (len(rows), *arg.values.shape[1:]), np.int64)
             stored[:] = rows
-            columns[name] = SparseColumn(stored, _take_values(arg, indexes, values))
+            if arg.values.ndim == 1:
+                take_chunked(arg.values, indexes, values)
+            else:
+                arg.values.take(indexes, axis=0, out=values, mode="clip")
+            columns[name] = SparseColumn(stored, values)
 
     threads = min(count_cores(), _MAX_TABLES) if size >= MIN_SLICE_SIZE else 1
     longest_first = sorted(groups, key=lambda group: -sum(args[name].values.size for name in group))
@@ -215,10 +207,3 @@ def _select_events(entries: I32, event_of: I32, size: int, tables: _Tables) -> t
     for block in block_slices(len(event)):
         tables.has_arg[event[block]] = False
     return rows, take_chunked(tables.index_of, rows)
-
-
-def _take_values(arg: SparseArg, indexes: I32, out: I64) -> I64:
-    if arg.values.ndim == 1:
-        return take_chunked(arg.values, indexes, out)
-    arg.values.take(indexes, axis=0, out=out, mode="clip")
-    return out

@@ -25,8 +25,7 @@ MAX_NAME_BYTES = 255
 
 _BUFFER_BYTES = 1 << 18
 
-_MAX_SHOWN_PATH = 120
-"""Characters of a path that an error quotes: one line."""
+_MAX_SHOWN_PATH = 120  # characters of a path that an error quotes: one line
 
 
 class OutputError(Exception):

@@ -13,6 +13,7 @@ takes 28 ms.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -112,14 +113,11 @@ def list_sources() -> tuple[dict[str, SourceExtension], list[str]]:
 
 def find_source(head: bytes) -> SourceExtension | None:
     """Find the source that recognises a file by its beginning; None for none."""
-    return next((source for source in list_sources()[0].values() if _recognizes(source, head)), None)
-
-
-def _recognizes(source: SourceExtension, head: bytes) -> bool:
-    try:
-        return bool(source.recognizes(head))
-    except Exception:  # another source may know it
-        return False
+    for source in list_sources()[0].values():
+        with contextlib.suppress(Exception):  # another source may know it
+            if source.recognizes(head):
+                return source
+    return None
 
 
 def find_source_named(name: str) -> SourceExtension | None:
@@ -158,16 +156,14 @@ def guard_function(
 
 
 def _load_all(group: str, expected: type[Extension]) -> tuple[dict[str, Extension], list[str]]:
-    tried = [_try_to_load(entry, expected) for entry in _find_entry_points(group).values()]
-    loaded = {each.name: each for each in tried if isinstance(each, expected)}
-    return loaded, [str(each) for each in tried if isinstance(each, ExtensionError)]
-
-
-def _try_to_load(entry: _EntryPoint, expected: type[Extension]) -> Extension | ExtensionError:
-    try:
-        return _load_extension(entry, expected)
-    except ExtensionError as error:
-        return error
+    loaded: dict[str, Extension] = {}
+    unusable = []
+    for name, entry in _find_entry_points(group).items():
+        try:
+            loaded[name] = _load_extension(entry, expected)
+        except ExtensionError as error:
+            unusable.append(str(error))
+    return loaded, unusable
 
 
 def _load_extension(entry: _EntryPoint, expected: type[Extension]) -> Extension:

@@ -37,7 +37,7 @@ NUMBER_KINDS = tuple(
 )
 """A number of an entry that is no integer or out of its range, which `build/sparse_columns.py` has: read as unknown."""
 
-UNRELATED_RANKS = "ranks of different runs?"  # opened together without a sign of one run: `ranks/run_consistency.py`
+UNRELATED_RANKS = "ranks of different runs?"  # opened together without a sign of one run: `ranks/merge.py`
 LOST_RANK = "rank not opened"  # a rank is missing or not a trace; the others are shown
 
 REPAIRED_BACKSLASH = "repaired: backslash"  # Windows paths written without escaping

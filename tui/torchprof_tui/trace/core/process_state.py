@@ -23,8 +23,7 @@ DECODER_NICE_LEVEL = 4
 
 _CGROUP_FILE = "/proc/self/cgroup"
 _CGROUP_ROOT = "/sys/fs/cgroup"
-_CPU_ROOTS = ("cpu", "cpu,cpuacct", "cpuacct,cpu")
-"""Folders of the cpu controller of cgroup version 1."""
+_CPU_ROOTS = ("cpu", "cpu,cpuacct", "cpuacct,cpu")  # folders of the cpu controller of cgroup version 1
 
 
 def count_cores() -> int:

@@ -6,7 +6,6 @@ decoders do.
 
 from __future__ import annotations
 
-import itertools
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -196,30 +195,13 @@ def bincount_parallel(values: Array, size: int) -> I64:
     return sum(counts, np.zeros(size, np.int64))
 
 
-def cumulate_parallel(column: I64) -> None:
-    """Compute the cumulative sum of a column in place."""
+def accumulate_parallel(operation: np.ufunc, column: I64) -> None:
+    """Compute the sum (np.add) or the maximum (np.maximum) of each value and all before it, in place."""
     parts = split_range(len(column))
-    run_tasks([partial(np.cumsum, column[part], out=column[part]) for part in parts])
-    before = list(itertools.accumulate(int(column[part.stop - 1]) for part in parts[:-1]))
-
-    def shift(number: int) -> None:
-        part = parts[number + 1]
-        np.add(column[part], (before[number] + 2**63) % 2**64 - 2**63, out=column[part])
-
-    run_tasks([partial(shift, number) for number in range(len(before))])
-
-
-def accumulate_max_parallel(column: I64) -> None:
-    """Compute the maximum of each value and all before it, in place."""
-    parts = split_range(len(column))
-    run_tasks([partial(np.maximum.accumulate, column[part], out=column[part]) for part in parts])
-    before = list(itertools.accumulate((int(column[part.stop - 1]) for part in parts[:-1]), max))
-
-    def raise_part(number: int) -> None:
-        part = parts[number + 1]
-        np.maximum(column[part], before[number], out=column[part])
-
-    run_tasks([partial(raise_part, number) for number in range(len(before))])
+    run_tasks([partial(operation.accumulate, column[part], out=column[part]) for part in parts])
+    before = operation.accumulate(np.array([column[part.stop - 1] for part in parts[:-1]], np.int64))
+    rest = zip(parts[1:], before, strict=True)
+    run_tasks([partial(operation, column[part], last, out=column[part]) for part, last in rest])
 
 
 def take_parallel(

@@ -41,7 +41,8 @@ def format_time(ns: int, step: int = 1, magnitude: int | None = None) -> str:
 
     The unit fits `magnitude` (default: the time itself), so that the labels of one time axis share it.
     """
-    unit, power = _choose_unit(abs(ns) if magnitude is None else magnitude)
+    magnitude = abs(ns) if magnitude is None else magnitude
+    unit, power = next(((unit, power) for unit, power in _UNITS if magnitude >= 10**power), _UNITS[-1])
     decimals = max(power - (len(str(step)) - len(str(step).rstrip("0"))), 0)
     whole, rest = divmod(abs(ns), 10**power)
     fraction = f".{rest // 10 ** (power - decimals):0{decimals}}" if decimals else ""
@@ -62,7 +63,3 @@ def parse_time(text: str) -> int:
     number = (whole + digits).lstrip("0")
     ns = MAX_TIME if len(number) > len(str(MAX_TIME)) else min(int(number or "0"), MAX_TIME)
     return -ns if sign == "-" else ns
-
-
-def _choose_unit(ns: int) -> tuple[str, int]:
-    return next(((unit, power) for unit, power in _UNITS if ns >= 10**power), _UNITS[-1])

@@ -62,8 +62,7 @@ _JSON_KEYS: dict[str, tuple[str, ...]] = {**ARGS, CORRELATION: (CORRELATION,)}
 _NAME_OF_KEY = {key: name for name, keys in _JSON_KEYS.items() for key in keys}
 _WANTED_KEYS = frozenset(_NAME_OF_KEY)
 
-_ABSENT = -(2**63) + 7
-"""A value that no arg has: marks entries without the arg while a column is built."""
+_ABSENT = -(2**63) + 7  # a value that no arg has: marks entries without the arg while a column is built
 
 Args = dict[str, Any]
 
@@ -306,7 +305,11 @@ class ColumnBuilder:
                 map(self._signatures.__getitem__, map(_SIGNATURE_OF, entries)), np.int32, len(entries)
             )
         except (KeyError, TypeError):
-            entries = self._drop_non_objects(entries)
+            others = [entry for entry in entries if type(entry) is not dict]
+            if others:
+                self.not_objects += len(others)
+                self._tally.add(NOT_AN_OBJECT, excerpt(dump_bounded(others[0])), len(others))
+                entries = [entry for entry in entries if type(entry) is dict]
             signature = np.fromiter(
                 map(self._signatures.__getitem__, map(_compute_signature, entries)), np.int32, len(entries)
             )
@@ -340,15 +343,6 @@ class ColumnBuilder:
         self._counters.append(indices + self._count, series, numbers)
         self._append_args(columns.correlation, columns.args)
         self._count += len(signature)
-
-    def _drop_non_objects(self, entries: list[Any]) -> list[Entry]:
-        objects = [entry for entry in entries if type(entry) is dict]
-        missing = len(entries) - len(objects)
-        if missing:
-            self.not_objects += missing
-            example = next(entry for entry in entries if type(entry) is not dict)
-            self._tally.add(NOT_AN_OBJECT, excerpt(dump_bounded(example)), missing)
-        return objects
 
     def _intern_names(self, entries: list[Entry]) -> I32:
         names = _get_values(entries, "name")

@@ -34,11 +34,8 @@ PROBES = 768
 PROBE_BYTES = 8 << 10
 """Text that is read at a position: some twenty entries."""
 
-_BORDER_BYTES = 64 << 10
-"""Accuracy with which the end of a range is searched."""
-
-_TAIL_BYTES = 256 << 10
-"""End of the file, where Kineto writes the names of processes and threads."""
+_BORDER_BYTES = 64 << 10  # accuracy with which the end of a range is searched
+_TAIL_BYTES = 256 << 10  # end of the file, where Kineto writes the names of processes and threads
 
 MAX_RANGES = 64
 """With more ranges the file is not in sections that are sorted by time."""
@@ -110,8 +107,7 @@ def _read_time(descriptor: int, position: int) -> float:
 MAX_LATE_SHARE = 0.5
 """Share of entries after the end that the borders of the ranges explain."""
 
-_LEFT_OUT = ord("M")
-"""The phase of an entry that is not drawn and is no problem."""
+_LEFT_OUT = ord("M")  # the phase of an entry that is not drawn and is no problem
 
 
 class _RangesWindow(TextWindow):

@@ -203,7 +203,14 @@ class Chunker:
                 self._skip_count -= 1
                 return
             window.fill(_CHUNKS_PER_BATCH * size + 1)
-            cuts = self._guess_ends(size)
+            cuts: list[int] = []  # where the next few chunks may end
+            start = window.position
+            while len(cuts) < _CHUNKS_PER_BATCH:
+                guess = window.text.rfind(self._separator, start, start + size)
+                if guess <= start:
+                    break
+                cuts.append(guess)
+                start = guess + 1
             begins = self._try_decode(cuts)
             if begins is None and len(cuts) > 1:
                 cuts = cuts[:1]  # one of them is not plain; the first may be
@@ -226,19 +233,6 @@ class Chunker:
         return self._fast_decoder.try_decode(
             memoryview(self._window.text)[self._window.position : cuts[-1]], self._separator
         )
-
-    def _guess_ends(self, size: int) -> list[int]:
-        """Guess where the next few chunks end."""
-        window = self._window
-        start = window.position
-        cuts: list[int] = []
-        while len(cuts) < _CHUNKS_PER_BATCH:
-            cut = window.text.rfind(self._separator, start, start + size)
-            if cut <= start:
-                break
-            cuts.append(cut)
-            start = cut + 1
-        return cuts
 
     def _guess_chunk(self, size: int) -> Chunk | None:
         window = self._window
@@ -403,38 +397,31 @@ class EntryDecoder:
         chunker = Chunker(self._window, self._chunk_size, self._template_decoder)
         parsed = False
         for chunk in chunker:
-            self._add_chunk(chunk)
+            if isinstance(chunk, Chunk) and chunk.salvage is not None:
+                self.damaged |= bool(chunk.salvage.repairs or chunk.salvage.unreadable)
+                unreadable = [(UNREADABLE_ENTRY, start) for start, _ in chunk.salvage.unreadable]
+                for kind, start in [*chunk.salvage.repairs, *unreadable]:
+                    quoted = excerpt(chunk.text[start : start + 1000])
+                    self._tally.add(kind, f"at byte {chunk.offset + start}: {quoted}")
+                self.unreadable += len(unreadable)
+            self._first_ordinals.append(self.entry_count)
+            self._offsets.append(chunk.offset)
+            self._lengths.append(len(chunk.text))
+            if self._block_writer is None:
+                self._checksums.append(crc32(chunk.text))
+            else:
+                self._block_writer.put(chunk.text)
+            count = self.entry_count
+            if isinstance(chunk, DecodedChunk):
+                self.entry_count += chunk.entry_count
+            else:
+                self.columns.add_chunk(chunk.entries, chunk.text)
+                self.entry_count = len(self.columns)
+            if self.entry_count > count:
+                self._window.mark_events()
+            self._report(self.entry_count)
             parsed = isinstance(chunk, DecodedChunk) or chunk.salvage is None
         return ListEnd(chunker.closed, chunker.trailing_comma, chunker.partial_offset, parsed)
-
-    def _add_chunk(self, chunk: Chunk | DecodedChunk) -> None:
-        if isinstance(chunk, Chunk) and chunk.salvage is not None:
-            self._report_damage(chunk)
-        self._first_ordinals.append(self.entry_count)
-        self._offsets.append(chunk.offset)
-        self._lengths.append(len(chunk.text))
-        if self._block_writer is None:
-            self._checksums.append(crc32(chunk.text))
-        else:
-            self._block_writer.put(chunk.text)
-        count = self.entry_count
-        if isinstance(chunk, DecodedChunk):
-            self.entry_count += chunk.entry_count
-        else:
-            self.columns.add_chunk(chunk.entries, chunk.text)
-            self.entry_count = len(self.columns)
-        if self.entry_count > count:
-            self._window.mark_events()
-        self._report(self.entry_count)
-
-    def _report_damage(self, chunk: Chunk) -> None:
-        assert chunk.salvage is not None
-        self.damaged |= bool(chunk.salvage.repairs or chunk.salvage.unreadable)
-        for kind, start in chunk.salvage.repairs:
-            self._tally.add(kind, _format_position(chunk, start))
-        for start, _ in chunk.salvage.unreadable:
-            self._tally.add(UNREADABLE_ENTRY, _format_position(chunk, start))
-        self.unreadable += len(chunk.salvage.unreadable)
 
     def finish_part(self) -> DecodedPart:
         """Return what was decoded, for `append_part` in another process; nothing can be decoded afterwards."""
@@ -472,7 +459,3 @@ class EntryDecoder:
         if gzip_file is not None:
             return GzipText(gzip_file.path, first, offset, length, checksum, gzip_file.fingerprint, path)
         return PlainText(path, first, offset, length, checksum)
-
-
-def _format_position(chunk: Chunk, start: int) -> str:
-    return f"at byte {chunk.offset + start}: {excerpt(chunk.text[start : start + 1000])}"

@@ -13,7 +13,6 @@ import importlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from torchprof_tui.trace.core.array_files import keep_arrays_in_files, read_available_memory
 from torchprof_tui.trace.core.errors import TraceError
@@ -29,7 +28,7 @@ from torchprof_tui.trace.core.process_state import pause_garbage_collection, use
 from torchprof_tui.trace.decode.entry_decoder import CHUNK_BYTES, EntryDecoder, TextWindow, choose_text_limits
 from torchprof_tui.trace.decode.json_document import JsonDocument
 from torchprof_tui.trace.decode.parallel import ParallelDecoder, SplitNotVerifiedError, choose_process_count
-from torchprof_tui.trace.model.raw_events import DecodedTrace, RawEvents
+from torchprof_tui.trace.model.raw_events import DecodedTrace
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.text.block_text import BlockWriter
 from torchprof_tui.trace.text.gzip_text import GzipFileVersion
@@ -42,17 +41,13 @@ TEXT_FILE = "text.blocks"
 
 _PACKET_DECODER = "torchprof_tui.trace.decode.packet_decoder"
 
-_PACKET_TAG = b"\n"
-"""The first byte of a Perfetto trace, as a number 10; JSON may begin with it, too."""
+_PACKET_TAG = b"\n"  # the first byte of a Perfetto trace, as a number 10; JSON may begin with it, too
 
 _MIN_TEMPLATE_BYTES = 16 << 20
 """Text size from which the template decoder pays: parsing some hundred templates first takes about 50 ms."""
 
-_TYPICAL_COMPRESSION_RATIO = 12
-"""Approximate ratio of the size of a trace's text to its compressed size."""
-
-_COLUMNS_SHARE = 0.45
-"""Memory for the columns of a trace while it is built, by the size of its text."""
+_TYPICAL_COMPRESSION_RATIO = 12  # approximate ratio of the size of a trace's text to its compressed size
+_COLUMNS_SHARE = 0.45  # memory for the columns of a trace while it is built, by the size of its text
 
 _MAX_MEMORY_SHARE = 0.125
 """Share of the available memory beyond which the columns are kept in files, which takes longer."""
@@ -85,24 +80,27 @@ def decode_trace(
     including this one; None: as many as pay. `defer_blocks`: leave the text of a local gzip file compressed as it is,
     for `TextIndex.split_into_blocks` to split later.
     """
-    if _has_packets(source):
+    head = source.peek()
+    # Imported by name, as the decoder below: JSON does not need it.
+    if head[:1] == _PACKET_TAG and importlib.import_module(_PACKET_DECODER).looks_like_packets(head):
         return _decode_packets(source, text_dir, progress)
-    use_templates = _should_use_templates(source) if use_templates is None else use_templates
+    if use_templates is None:  # a pipe, whose size is unknown, is assumed to be large
+        ratio = _TYPICAL_COMPRESSION_RATIO if source.compression else 1
+        use_templates = source.total is None or source.total * ratio >= _MIN_TEMPLATE_BYTES
     process_count = (choose_process_count(source) if use_templates else 1) if process_count is None else process_count
-    gzip_file = (
-        GzipFileVersion.from_open_file(*source.local_gzip) if defer_blocks and source.local_gzip is not None else None
-    )
-    files = keep_arrays_in_files(text_dir if _is_large_for_memory(source) else None)
+    gzip_file = None
+    if defer_blocks and source.local_gzip is not None:
+        gzip_file = GzipFileVersion.from_open_file(*source.local_gzip)
+    available = read_available_memory()
+    is_large = available is not None and (source.text_size or 0) * _COLUMNS_SHARE > available * _MAX_MEMORY_SHARE
+    files = keep_arrays_in_files(text_dir if is_large else None)
     has_threads = source.plain_path is None  # they decompress and compress beside this one
     interval = use_switch_interval(_SWITCH_INTERVAL_SECONDS) if has_threads else contextlib.nullcontext()
     with pause_garbage_collection(), interval, files:
         parallel = None
-        with contextlib.suppress(OSError):  # no process could be started: decode in this one alone
-            parallel = (
-                ParallelDecoder(source, text_dir, process_count, chunk_size, gzip_file is None)
-                if process_count > 1
-                else None
-            )
+        if process_count > 1:
+            with contextlib.suppress(OSError):  # no process could be started: decode in this one alone
+                parallel = ParallelDecoder(source, text_dir, process_count, chunk_size, gzip_file is None)
         decoder = _TraceDecoder(source, text_dir, progress, chunk_size, use_templates, gzip_file, parallel)
         try:
             return decoder.run()
@@ -115,13 +113,6 @@ def decode_trace(
             return decoder.run()
         finally:
             decoder.close()
-
-
-def _has_packets(source: Source) -> bool:
-    """Tell whether a source is a Perfetto trace."""
-    head = source.peek()
-    # Imported by name, as the decoder below: JSON does not need it.
-    return head[:1] == _PACKET_TAG and importlib.import_module(_PACKET_DECODER).looks_like_packets(head)
 
 
 def _decode_packets(source: Source, text_dir: Path, progress: ProgressCallback | None) -> DecodedTrace:
@@ -240,17 +231,17 @@ class _TraceDecoder:
             if problem.kind == CUT_SHORT and any(problems.count(kind) for kind in INCOMPLETE_STREAM_KINDS):
                 continue  # the same end of the file, noticed in its text as well
             problems.add(problem.kind, problem.example, problem.count)
+        seen = set(events.categories)
+        is_kineto = _KINETO_KEYS & document.header.keys() or _KINETO_CATEGORIES & seen or seen >= _KINETO_CATEGORY_PAIR
         return DecodedTrace(
             events=events,
             header=document.header,
             text=self._entry_decoder.text_index(self._path, self._gzip_file),
-            format=self._source.format or _detect_format(document.header, events),
+            format=self._source.format or ("kineto" if is_kineto else "chrome"),
             size=self._window.offset,
             unreadable=self._entry_decoder.unreadable,
             not_objects=columns.not_objects,
-            problems=sorted(
-                problems.problems(), key=lambda problem: problem.kind
-            ),  # the same on any number of processes
+            problems=sorted(problems.problems(), key=lambda problem: problem.kind),  # on any number of processes
             large_keys=self._large_keys.values,
         )
 
@@ -274,23 +265,3 @@ class _TraceDecoder:
         if self._progress is not None:
             part_bytes, part_entries = (0, 0) if self._parallel is None else self._parallel.progress()
             self._progress(self._source.consumed + part_bytes, self._source.total, entries + part_entries)
-
-
-def _should_use_templates(source: Source) -> bool:
-    """Tell whether a file is large enough for the template decoder; a pipe, whose size is unknown, is assumed to be."""
-    return (
-        source.total is None
-        or source.total * (_TYPICAL_COMPRESSION_RATIO if source.compression else 1) >= _MIN_TEMPLATE_BYTES
-    )
-
-
-def _is_large_for_memory(source: Source) -> bool:
-    """Tell whether the columns of a file would take a large part of the memory that is left."""
-    available = read_available_memory()
-    return available is not None and (source.text_size or 0) * _COLUMNS_SHARE > available * _MAX_MEMORY_SHARE
-
-
-def _detect_format(header: dict[str, Any], events: RawEvents) -> str:
-    seen = set(events.categories)
-    kineto = _KINETO_KEYS & header.keys() or _KINETO_CATEGORIES & seen or seen >= _KINETO_CATEGORY_PAIR
-    return "kineto" if kineto else "chrome"

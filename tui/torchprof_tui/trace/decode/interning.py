@@ -107,23 +107,22 @@ class SignatureTable(dict[tuple[Any, Any, Any, Any], int]):
     def __missing__(self, key: tuple[Any, Any, Any, Any]) -> int:
         ph, cat, pid, tid = key
         code = self[key] = len(self)
-        text = text_of(cat)
-        pair = (ph if type(ph) is str else "", text)
+        pair = (ph if type(ph) is str else "", text_of(cat))
         pair_code = self._phase_category_codes.get(pair)
         if pair_code is None:
             pair_code = self._phase_category_codes[pair] = len(self._phase_categories)
-            self._phase_categories.append(self._make_phase_category(*pair))
+            phase, category = pair
+            overflow = category not in self.categories and len(self.categories) >= MAX_CATEGORIES
+            category_code = 0 if overflow else self.categories.setdefault(category, len(self.categories))
+            group = arg_group_of(phase, category, category_code)
+            known = len(phase) == 1 and phase.isascii()
+            with_id = known and phase in PHASES_WITH_ID
+            self._phase_categories.append(
+                PhaseCategory(ord(phase) if known else 0, category_code, group, with_id, overflow)
+            )
         track = track_of(pid, tid)
         self._pending += (pair_code, self.tracks.setdefault(track, len(self.tracks)))
         return code
-
-    def _make_phase_category(self, ph: str, category: str) -> PhaseCategory:
-        overflow = category not in self.categories and len(self.categories) >= MAX_CATEGORIES
-        code = 0 if overflow else self.categories.setdefault(category, len(self.categories))
-        known = len(ph) == 1 and ph.isascii()
-        return PhaseCategory(
-            ord(ph) if known else 0, code, arg_group_of(ph, category, code), known and ph in PHASES_WITH_ID, overflow
-        )
 
     def _flush_pending(self) -> I32:
         """Move pending signatures to the columns. Returns the phase-category code of every signature."""

@@ -132,14 +132,12 @@ def is_xplane(head: bytes) -> bool:
 MAX_HEADER_VALUE_BYTES = 64 * 1024
 """Header values of less text are held in memory; of larger ones (stack tables, samples) only the position."""
 
-_LOOKAHEAD_BYTES = 16 * 1024
-"""Bytes that are examined to identify a file, and to find a key."""
+_LOOKAHEAD_BYTES = 16 * 1024  # bytes that are examined to identify a file, and to find a key
 
 MAX_KEYS = 4096
 """Top-level keys that are parsed; real files have some thirty. After those only traceEvents is searched for."""
 
-_MAX_LISTED_KEYS = 8
-"""Keys that the error names for an object that is not a trace."""
+_MAX_LISTED_KEYS = 8  # keys that the error names for an object that is not a trace
 
 _SCAN_SIZES = (1024, 16 * 1024, 256 * 1024)
 """Bytes of a value that are scanned at a time: most end within the first, few need more."""
@@ -180,7 +178,12 @@ class JsonDocument:
         The caller decodes the list before it resumes the iterator. All but strange files have one list. Raises
         TraceError where there is none.
         """
-        first = self._find_first_byte()
+        window = self._window
+        window.fill(_LOOKAHEAD_BYTES)
+        if window.text.startswith(b"\xef\xbb\xbf"):
+            window.position = 3
+        self._skip_space()
+        first = self._peek_byte()
         self.json_like = first in (b"{", b"[", b"")
         if first == b"[":
             self.is_bare_list = True
@@ -216,14 +219,6 @@ class JsonDocument:
     def _peek_byte(self) -> bytes:
         self._window.fill(1)
         return self._window.text[self._window.position : self._window.position + 1]
-
-    def _find_first_byte(self) -> bytes:
-        window = self._window
-        window.fill(_LOOKAHEAD_BYTES)
-        if window.text.startswith(b"\xef\xbb\xbf"):
-            window.position = 3
-        self._skip_space()
-        return self._peek_byte()
 
     def _skip_space(self) -> None:
         window = self._window

@@ -74,11 +74,8 @@ _VARINT_NUMBERS = frozenset((3, 8, 10, 13, 41, 42, 58, 79, 87, 98))
 
 _MAX_NUMBER = 4096
 _PROBED_PACKETS = 8
-_MAX_HEAD_BYTES = 11
-"""The tag and the length of a packet."""
-
-_TRACK_MARK = "\0"
-"""What pids begin with until all tracks are known; the number of the track follows."""
+_MAX_HEAD_BYTES = 11  # the tag and the length of a packet
+_TRACK_MARK = "\0"  # what pids begin with until all tracks are known; the number of the track follows
 
 _STATE_FIELDS = frozenset(
     (Packet.CLOCK_SNAPSHOT, Packet.INTERNED_DATA, Packet.STATE_CLEARED, Packet.DEFAULTS, Packet.TRACK_DESCRIPTOR)
@@ -261,11 +258,17 @@ class PacketConverter:
             if not (is_cut and any(problem.kind in INCOMPLETE_STREAM_KINDS for problem in self._source.problems)):
                 self._tally.add(CUT_SHORT if is_cut else UNREADABLE_ENTRY, self._chunker.damage)
             self.unreadable += not is_cut
-        left_out = sum(self._other_packets.values()) + self._untyped
-        if left_out:
-            self._tally.add(LEFT_OUT, self._describe_others(), left_out)
-        if not len(self._head):
-            raise TraceError(f"{self._source.name}: {self._describe_nothing()}")
+        others = self._describe_others()
+        if others:
+            self._tally.add(LEFT_OUT, others, sum(self._other_packets.values()) + self._untyped)
+        if len(self._head):
+            return
+        if self._chunker.is_cut_short:
+            reason = f"a Perfetto trace, cut short before its first event: {self._chunker.damage}"
+        else:
+            reason = "a Perfetto trace without track events or GPU work"
+            reason += f"; what it has is not read: {others}" if others else ""
+        raise TraceError(f"{self._source.name}: {reason}")
 
     def _read_chunk(self, chunk: PacketChunk) -> Iterator[tuple[int, list[tuple[int, Value]], SequenceTables]]:
         """Read the fields of each packet, and take over what they say about others.
@@ -297,7 +300,9 @@ class PacketConverter:
         durations: list[int] = []
         for tag, fields, tables in packets:
             try:
-                events = convert_packet(fields, tables, self._context.tracks, _make_placeholder)
+                # Until all tracks are known, its number stands for the pid and tid of each.
+                tracks = self._context.tracks
+                events = convert_packet(fields, tables, tracks, lambda uuid: (f"{_TRACK_MARK}{uuid}", str(uuid)))
             except WireError:
                 self._report_unreadable(offset + tag)
                 continue
@@ -328,14 +333,6 @@ class PacketConverter:
             names["track events without a type"] += self._untyped
         listed = [f"{name}: {count:,}" for name, count in names.most_common(_MAX_LISTED)]
         return ", ".join(listed) + (", …" if len(names) > _MAX_LISTED else "")
-
-    def _describe_nothing(self) -> str:
-        """Describe a Perfetto trace without events in one line."""
-        if self._chunker.is_cut_short:
-            return f"a Perfetto trace, cut short before its first event: {self._chunker.damage}"
-        others = self._describe_others()
-        end = f"; what it has is not read: {others}" if others else ""
-        return f"a Perfetto trace without track events or GPU work{end}"
 
     def open_text(self) -> Source:
         """Open the text as a source, which is written while it is read."""
@@ -377,11 +374,6 @@ class PacketConverter:
                     yield begins[code] + _write_time(b"ts", at) + _write_time(b"dur", length) + text[1:] + b",\n"
         gpu_tracks = dict.fromkeys((pid, tid) for phase, _, pid, tid in self._heads if phase == "X")
         yield b",\n".join(map(dump_bounded, build_track_entries(self._context, resolved, gpu_tracks))) + b"]}"
-
-
-def _make_placeholder(uuid: int) -> tuple[str, str]:
-    """Make the pid and tid of a track that stand for it until all tracks are known."""
-    return f"{_TRACK_MARK}{uuid}", str(uuid)
 
 
 def _name_head(phase: str, category: str, pid: str, tid: str, resolved: ResolvedTracks) -> tuple[str, str, str, str]:

@@ -150,7 +150,7 @@ def _start_parts(source: Source, waiting: list[_Worker], children: list[int], pa
     for block in blocks:
         if wait_until_readable([parent_alive], 0):
             return  # the parent has ended
-        while waiting and waiting[0].part.start.target < offset + len(block):
+        while waiting and waiting[0].start.target < offset + len(block):
             worker = waiting.pop(0)
             rest = itertools.chain([block], blocks)
             if not waiting:
@@ -246,30 +246,24 @@ class ParallelDecoder:
             for number, start in enumerate(split_points):
                 end = split_points[number + 1] if number + 1 < len(split_points) else None
                 blocks_path = folder / f"part-{number}.blocks" if source.compression and keep_text else None
-                part = _Part(start, end, blocks_path, chunk_size)
-                self._workers.append(_Worker(part))
+                self._workers.append(_Worker(start, end, blocks_path, chunk_size))
                 if not source.compression:
                     self._workers[-1].fork(source, parent_alive, self._alive_pipe)
             if source.compression:
-                self._fork_inflater(source, parent_alive)
+                # Where it fails, the parent notices that a part is missing, and decodes everything again.
+                def inflate() -> None:
+                    os.close(self._alive_pipe)
+                    _set_up_process()
+                    inflate_for_workers(source, self._workers, parent_alive)
+
+                self._inflater = fork_process(inflate)
+                for worker in self._workers:
+                    worker.close_outputs()
         except BaseException:
             self.close()
             raise
         finally:
             os.close(parent_alive)
-
-    def _fork_inflater(self, source: Source, parent_alive: int) -> None:
-        """Fork the process that inflates the file and forks the workers."""
-
-        # Where it fails, the parent notices that a part is missing, and decodes everything again.
-        def inflate() -> None:
-            os.close(self._alive_pipe)
-            _set_up_process()
-            inflate_for_workers(source, self._workers, parent_alive)
-
-        self._inflater = fork_process(inflate)
-        for worker in self._workers:
-            worker.close_outputs()
 
     def progress(self) -> tuple[int, int]:
         """Return the bytes of the file that the workers have read so far, and entries that are not appended yet."""
@@ -322,22 +316,16 @@ class ParallelDecoder:
             self._inflater = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """What one process decodes: from `start` to `end` (None: to the end of the list). `blocks_path`: as in _Worker."""
-
-    start: SplitPoint
-    end: SplitPoint | None
-    blocks_path: Path | None
-    chunk_size: int
-
-
 class _Worker:
-    """One process, which decodes a part, seen from its parent; `blocks_path`: where it stores the text, if it does."""
+    """One process, which decodes a part, seen from its parent.
 
-    def __init__(self, part: _Part) -> None:
-        self.part = part
-        self.blocks_path = part.blocks_path
+    The part is from `start` to `end`, None for the end of the list. `blocks_path`: where it stores the text, or None.
+    """
+
+    def __init__(self, start: SplitPoint, end: SplitPoint | None, blocks_path: Path | None, chunk_size: int) -> None:
+        self.start, self.end = start, end
+        self.blocks_path = blocks_path
+        self._chunk_size = chunk_size
         self._consumed = self._entry_count = 0
         self._finished = self._appended = False
         self._columns: list[tuple[Array, ArrayFinisher | None]] = []
@@ -355,7 +343,7 @@ class _Worker:
         def decode() -> None:
             os.close(alive_pipe)
             _set_up_process()
-            begin = self.part.start.target
+            begin = self.start.target
             reopened = source.reopen(begin)
             self.run(reopened, reopened.blocks(), begin, parent_alive)
 
@@ -368,7 +356,7 @@ class _Worker:
         os.close(self._progress_pipe)
         self._result_file.close()
         threading.Thread(target=exit_with_parent, args=(parent_alive,), daemon=True).start()
-        result, columns = _decode_part(source, blocks, begin, self.part, self._progress_out)
+        result, columns = self._decode_part(source, blocks, begin)
         os.close(self._progress_out)  # tells the parent that decoding is complete
         offset = 0
         for column in columns:
@@ -376,6 +364,40 @@ class _Worker:
             offset += column.nbytes
         with os.fdopen(self._result_out, "wb") as file:
             pickle.dump(result, file, protocol=5)
+
+    def _decode_part(self, source: Source, blocks: Iterator[bytes], begin: int) -> tuple[PartResult, Iterator[Array]]:
+        start, end = self.start, self.end
+        skipped = source.consumed
+        blocks = start.blocks_after(blocks, begin)
+        blocks = itertools.chain([next(blocks)], blocks)  # the first one sets the offset of `start`
+        last_report = 0.0
+
+        def report(entries: int) -> None:
+            nonlocal last_report
+            now = time.monotonic()
+            if now - last_report > _REPORT_SECONDS:
+                last_report = now
+                os.write(self._progress_out, _PROGRESS_STRUCT.pack(source.consumed - skipped, entries))
+
+        tally = ProblemTally()
+        blocks = blocks if end is None else end.blocks_before(blocks, start.offset)
+        window = TextWindow(blocks, start.offset, choose_text_limits(source))
+        block_writer = None if self.blocks_path is None else BlockWriter(self.blocks_path)
+        decoder = EntryDecoder(window, tally, self._chunk_size, True, block_writer, report)
+        list_end = decoder.decode_list()
+        end_offset = window.offset
+        if end is None:
+            window.fill(_MAX_TRAILING_BYTES)
+        trailing_text = window.text[window.position :]
+        # What is lost to damage depends on where chunks begin and end, and so would depend on the number of processes.
+        if not window.ended or window.stop_reason or decoder.damaged or (end is not None and end.offset < 0):
+            raise SplitNotVerifiedError
+        last_report = 0.0
+        report(decoder.entry_count)
+        result = PartResult(
+            decoder.finish_part(), start.offset, end_offset, list_end, trailing_text, tally.problems(), source.problems
+        )
+        return result, decoder.columns.drain_arrays()
 
     def close_outputs(self) -> None:
         """Close the ends of the pipes that only the worker writes to."""
@@ -456,41 +478,3 @@ def _set_up_process() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     lower_priority()
-
-
-def _decode_part(
-    source: Source, blocks: Iterator[bytes], begin: int, part: _Part, progress_out: int
-) -> tuple[PartResult, Iterator[Array]]:
-    """Decode one part, in a process of its own; its blocks begin at `begin`. Returns its result and its columns."""
-    start, end = part.start, part.end
-    skipped = source.consumed
-    blocks = start.blocks_after(blocks, begin)
-    blocks = itertools.chain([next(blocks)], blocks)  # the first one sets the offset of `start`
-    last_report = 0.0
-
-    def report(entries: int) -> None:
-        nonlocal last_report
-        now = time.monotonic()
-        if now - last_report > _REPORT_SECONDS:
-            last_report = now
-            os.write(progress_out, _PROGRESS_STRUCT.pack(source.consumed - skipped, entries))
-
-    tally = ProblemTally()
-    blocks = blocks if end is None else end.blocks_before(blocks, start.offset)
-    window = TextWindow(blocks, start.offset, choose_text_limits(source))
-    block_writer = None if part.blocks_path is None else BlockWriter(part.blocks_path)
-    decoder = EntryDecoder(window, tally, part.chunk_size, True, block_writer, report)
-    list_end = decoder.decode_list()
-    end_offset = window.offset
-    if end is None:
-        window.fill(_MAX_TRAILING_BYTES)
-    trailing_text = window.text[window.position :]
-    # What is lost to damage depends on where chunks begin and end, and so would depend on the number of processes.
-    if not window.ended or window.stop_reason or decoder.damaged or (end is not None and end.offset < 0):
-        raise SplitNotVerifiedError
-    last_report = 0.0
-    report(decoder.entry_count)
-    result = PartResult(
-        decoder.finish_part(), start.offset, end_offset, list_end, trailing_text, tally.problems(), source.problems
-    )
-    return result, decoder.columns.drain_arrays()

@@ -22,8 +22,7 @@ from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME
 EXACT_MICROSECONDS = 2.0**43
 """Below, doubles are at most 2^-10 apart: rounding to thousandths restores the written digits."""
 
-_MAX_MICROSECONDS = 2.0**62 / 1000
-"""146 years. Beyond, sums of times would overflow int64."""
+_MAX_MICROSECONDS = 2.0**62 / 1000  # 146 years. Beyond, sums of times would overflow int64.
 
 _TS_DIGITS = compile_later(rb'"ts"\s*:\s*"?(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)')
 _THREE_DECIMALS = compile_later(rb"(?:-?\d+\.\d{3} )*\Z")

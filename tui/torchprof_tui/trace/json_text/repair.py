@@ -41,8 +41,7 @@ class ScanResult:
     in_string: bool
 
 
-_BLOCK_BYTES = 1 << 20
-"""Bytes scanned at once; the temporary arrays take about ten times as many."""
+_BLOCK_BYTES = 1 << 20  # bytes scanned at once; the temporary arrays take about ten times as many
 
 _DEPTH_STEP = np.zeros(256, np.int8)
 _DEPTH_STEP[list(b"{[")] = 1
@@ -284,15 +283,12 @@ class _QuoteRepairer:
     def _close_bracket(self, char: str) -> str | None:
         if not self._open_brackets or char != {"{": "}", "[": "]"}[self._open_brackets[-1]]:
             return None
-        self._drop_comma()
-        self._open_brackets.pop()
-        self._emit(char, self._offset + 1)
-        return "comma" if self._open_brackets else "end"
-
-    def _drop_comma(self) -> None:
         if self._output[-1] == ",":
             self._output.pop()
             self._kinds[REPAIRED_COMMA] = None
+        self._open_brackets.pop()
+        self._emit(char, self._offset + 1)
+        return "comma" if self._open_brackets else "end"
 
     def _parse_before_value(self, expected: str) -> str | None:
         char = self._text[self._offset]

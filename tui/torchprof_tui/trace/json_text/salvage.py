@@ -24,17 +24,13 @@ from torchprof_tui.trace.json_text.repair import RepairKinds, is_truncated, pars
 _MAX_MERGED_PIECES = 16
 """Pieces merged, at most, into one damaged entry whose text contains what looks like beginnings of entries."""
 
-_MAX_CROSSED_STARTS = 2
-"""Of these, how many may begin exactly as the entries of this text do."""
+_MAX_CROSSED_STARTS = 2  # of these, how many may begin exactly as the entries of this text do
 
 _SCAN_BYTES = (16 * 1024, 256 * 1024)
 """Bytes scanned for the end of a valid entry that contains what looks like beginnings of entries."""
 
-_MAX_SPACE_BYTES = 64
-"""White space allowed between an entry and the comma after it, in bytes."""
-
-_MAX_CLOSINGS = 64
-"""Brackets tried, at most, as the end of the list after an entry that cannot be repaired."""
+_MAX_SPACE_BYTES = 64  # white space allowed between an entry and the comma after it, in bytes
+_MAX_CLOSINGS = 64  # brackets tried, at most, as the end of the list after an entry that cannot be repaired
 
 
 @dataclass(slots=True)
@@ -288,8 +284,7 @@ def parse_chunk(text: bytes) -> list[dict[str, Any]]:
 _SEPARATOR = b"\n  },\n  {"
 """Between two entries in Kineto's layout. Inside a JSON string a line break is written as an escape."""
 
-_MAX_SHARE = 4
-"""Above one entry in so many, parsing the whole chunk costs about as much."""
+_MAX_SHARE = 4  # above one entry in so many, parsing the whole chunk costs about as much
 
 
 def parse_chosen_entries(text: bytes, count: int, chosen: Sequence[int]) -> list[dict[str, Any]] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -114,8 +114,17 @@ class CaptureFiles:
         if is_small or len(paths) <= MAX_OPENED:
             return paths
         sizes = self._read_batch_sizes(folder)
-        key = _distance_to(find_step_batches(replayed.names))
-        chosen = sorted(paths, key=lambda path: key(sizes.get(os.path.basename(path), _batch_in_name(path))))
+        batches = find_step_batches(replayed.names)
+
+        def distance(path: str) -> tuple[bool, int]:
+            """How far the batch size of a capture is above the nearest of `batches`; others come last."""
+            name = os.path.basename(path)
+            in_name = _BATCH_IN_NAME.search(name)
+            size = sizes.get(name, int(in_name[1]) if in_name else -1)
+            above = [size - batch for batch in batches if size >= batch]
+            return not above, min(above) if above else -size
+
+        chosen = sorted(paths, key=distance)
         self._problems.append(
             f"{len(paths) - MAX_OPENED} of {len(paths)} captures in {CAPTURE_FOLDER}/ were not opened; name one "
             "with --capture"
@@ -140,15 +149,13 @@ class CaptureFiles:
             return {}
 
     def _open_all(self, paths: Sequence[str]) -> list[Trace]:
-        opened = [self._open(path) for path in paths]
-        return [trace for trace in opened if trace is not None]
-
-    def _open(self, path: str) -> Trace | None:
-        try:
-            return load_trace(path, cache=self._cache)
-        except (TraceError, OSError, LookupError, MemoryError) as error:
-            self._problems.append(f"{clean(os.path.basename(path))}: {clean(str(error))}")
-            return None
+        opened = []
+        for path in paths:
+            try:
+                opened.append(load_trace(path, cache=self._cache))
+            except (TraceError, OSError, LookupError, MemoryError) as error:
+                self._problems.append(f"{clean(os.path.basename(path))}: {clean(str(error))}")
+        return opened
 
 
 def find_step_batches(names: Sequence[str]) -> tuple[int, ...]:
@@ -174,18 +181,3 @@ def _list_traces(folder: str) -> list[str]:
 def _is_of_rank(path: str, rank: int | None) -> bool:
     named = rank_in_name(os.path.basename(path))
     return named is None or rank is None or named == rank
-
-
-def _batch_in_name(path: str) -> int:
-    match = _BATCH_IN_NAME.search(os.path.basename(path))
-    return int(match[1]) if match else -1
-
-
-def _distance_to(batches: Sequence[int]) -> Callable[[int], tuple[bool, int]]:
-    """Return a sort key for batch sizes: how far above the nearest of `batches`; others come last."""
-
-    def key(size: int) -> tuple[bool, int]:
-        above = [size - batch for batch in batches if size >= batch]
-        return (not above, min(above) if above else -size)
-
-    return key

@@ -20,17 +20,12 @@ async def clean_up_in_thread(function: Callable[[], object]) -> None:
     workers twice. Raises CancelledError afterwards if there was a cancellation.
     """
     call = asyncio.ensure_future(asyncio.to_thread(function))
-    cancellation = None
+    cancellation: asyncio.CancelledError | None = None
     while not call.done():
-        cancellation = await _wait_until_cancelled(call) or cancellation
+        try:
+            await asyncio.wait([call])
+        except asyncio.CancelledError as error:
+            cancellation = error
     call.result()
     if cancellation is not None:
         raise cancellation
-
-
-async def _wait_until_cancelled(call: asyncio.Task[object]) -> asyncio.CancelledError | None:
-    try:
-        await asyncio.wait([call])
-    except asyncio.CancelledError as error:
-        return error
-    return None

@@ -82,7 +82,12 @@ class WorkerPool:
         A worker is used again after an error that it reports. A cancelled one has ended when this returns.
         """
         async with self._free_slots:
-            worker = self._idle.pop() if self._idle else self._start_worker()
+            if self._idle:
+                worker = self._idle.pop()
+            else:
+                worker = WorkerProcess(Task.SERVE, stdin=subprocess.PIPE)
+                worker.start()
+                self._workers.append(worker)
             try:
                 worker.send_job(spec, folder)
                 result = await worker.read_build(report)
@@ -97,12 +102,6 @@ class WorkerPool:
                 raise
             self._idle.append(worker)
             return result
-
-    def _start_worker(self) -> WorkerProcess:
-        worker = WorkerProcess(Task.SERVE, stdin=subprocess.PIPE)
-        worker.start()
-        self._workers.append(worker)
-        return worker
 
     def detach(self) -> None:
         """Stop reading messages. Call it on the event loop, before `close`."""
@@ -210,12 +209,10 @@ class RanksOpener(TraceOpener):
     async def _build_rank(self, index: int, report: Report, entry: CacheEntry) -> BuildResult:
         """Have a worker of the pool fill an entry, at most MAX_WORKERS_PER_HOST of one host at a time."""
         assert self._pool is not None
-        report_rank = partial(self._report_rank, index, report)
         host = host_of(entry.spec)
-        if host is None:
-            return await self._pool.decode_trace(entry.spec, entry.folder, report_rank)
-        async with self._host_limits.setdefault(host, asyncio.Semaphore(MAX_WORKERS_PER_HOST)):
-            return await self._pool.decode_trace(entry.spec, entry.folder, report_rank)
+        limit = asyncio.Semaphore(MAX_WORKERS_PER_HOST)
+        async with limit if host is None else self._host_limits.setdefault(host, limit):
+            return await self._pool.decode_trace(entry.spec, entry.folder, partial(self._report_rank, index, report))
 
     def _report_rank(self, index: int, report: Report, progress: Progress) -> None:
         """Report one rank's progress as part of the progress of all."""
@@ -324,8 +321,14 @@ class RemoteOpener(TraceOpener):
         """Load the trace, or all ranks as one."""
         succeeded = False
         try:
-            listings = await self._read_listings(report)
-            opener = self._opener = self._select_opener(listings)
+            lister = self._listing_worker
+            assert lister is not None, "start() comes first"
+            report(Progress(Phase.CONNECTING))
+            try:
+                message = await lister.read_result(report)
+            finally:
+                lister.detach()
+            opener = self._opener = self._select_opener([listing_from_json(each) for each in message["listings"]])
             self.path = opener.path
             opener.start()
             trace = await opener.load_trace(report)
@@ -339,16 +342,6 @@ class RemoteOpener(TraceOpener):
                 await clean_up_in_thread(worker.cancel)
             if not succeeded:
                 await clean_up_in_thread(self.cancel)
-
-    async def _read_listings(self, report: Report) -> list[Listing]:
-        worker = self._listing_worker
-        assert worker is not None, "start() comes first"
-        report(Progress(Phase.CONNECTING))
-        try:
-            message = await worker.read_result(report)
-        finally:
-            worker.detach()
-        return [listing_from_json(listing) for listing in message["listings"]]
 
     def _select_opener(self, listings: Sequence[Listing]) -> TraceOpener:
         """Select what opens the listed traces. Raises LoadError where there are none, or they are no run."""

@@ -91,7 +91,8 @@ class RecordingsBeside:
             return
         path = os.path.abspath(self._spec)
         beside = _list_runs_beside(path) or _list_files_beside(path)
-        for other in [other for other in beside if _is_usable(other)][:MAX_OPENED]:
+        usable = [other for other in beside if os.path.isfile(other) and 0 < os.path.getsize(other) <= MAX_BYTES]
+        for other in usable[:MAX_OPENED]:
             with contextlib.suppress(TraceError, OSError):
                 yield replace(load_trace(other, cache=self._cache), label=name_spec(other))
 
@@ -181,7 +182,3 @@ def _read_run(folder: str) -> _RecordedRun | None:
         return read_typed_file(path, _RecordedRun, MAX_MANIFEST_BYTES)
     except (UnreadableFileError, OSError):
         return None
-
-
-def _is_usable(path: str) -> bool:
-    return os.path.isfile(path) and 0 < os.path.getsize(path) <= MAX_BYTES

@@ -11,6 +11,7 @@ from torchprof_tui.trace.specs.address import ListedTrace, is_pattern, is_remote
 from torchprof_tui.trace.specs.rank_files import (
     NO_TRACE_IN_FOLDER,
     NotRanksError,
+    RankFile,
     expand_spec,
     explain_unreadable_ranks,
     leave_out_unranked,
@@ -54,7 +55,7 @@ def resolve_folder(spec: str, folder: str, list_folders: bool) -> ResolvedInput:
     if not traces:
         raise TraceError(f"{spec}: {NO_TRACE_IN_FOLDER}")
     if recordings.are_parts_of_a_run:
-        _refuse_equal_ranks(spec, traces)
+        _resolve_ranks(spec, [trace for trace in traces if trace.rank is not None])  # raises
     if len(recordings.all) > 1:
         error = FolderError(spec, sorted(traces, key=lambda trace: -trace.modified))
         if list_folders:
@@ -68,11 +69,7 @@ def resolve_folder(spec: str, folder: str, list_folders: bool) -> ResolvedInput:
         check_readable(path)
     if len(paths) == 1:
         return ResolvedInput(paths[0], paths[0], paths[0], left_out=left_out)
-    known = {trace.spec: trace.rank for trace in recording.traces if trace.rank is not None}
-    try:
-        files = tuple(resolve_rank_files(paths, spec, known))
-    except NotRanksError as error:
-        raise TraceError(str(error)) from error
+    files = _resolve_ranks(spec, recording.traces)
     return ResolvedInput(files[0].spec, spec, folder, files, left_out=left_out)
 
 
@@ -87,11 +84,10 @@ def _share_named_folder(paths: Sequence[str]) -> bool:
     return len({os.path.dirname(path) for path in paths}) == 1 and bool(os.path.dirname(paths[0]))
 
 
-def _refuse_equal_ranks(spec: str, traces: Sequence[ListedTrace]) -> None:
-    """Raise TraceError with the two files that are of one rank, where that is why they are no run."""
-    ranked = [trace for trace in traces if trace.rank is not None]
+def _resolve_ranks(folder: str, traces: Sequence[ListedTrace]) -> tuple[RankFile, ...]:
+    """Resolve the traces of a folder to ranks. Raises TraceError where they are no run, such as two of one rank."""
+    known = {trace.spec: trace.rank for trace in traces if trace.rank is not None}
     try:
-        known = {trace.spec: trace.rank for trace in ranked if trace.rank is not None}
-        resolve_rank_files([trace.spec for trace in ranked], spec, known)
+        return tuple(resolve_rank_files([trace.spec for trace in traces], folder, known))
     except NotRanksError as error:
         raise TraceError(str(error)) from error

@@ -31,7 +31,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from torchprof_tui.trace.core.errors import TraceError, format_error
 from torchprof_tui.trace.core.process_state import DECODER_NICE_LEVEL, JOBS, lower_priority
@@ -44,19 +44,12 @@ from torchprof_tui.trace.specs.address import is_remote
 from torchprof_tui.trace.specs.runs_by_name import FolderError
 from torchprof_tui.trace.storage.trace_store import open_trace
 
-if TYPE_CHECKING:
-    from torchprof_tui.trace.loading.open_or_build import BuildResult
-
-
 BACKGROUND_NICE_LEVEL = 15
 """`nice` level of `split`, whose result is not needed soon."""
 
 
-_MAX_DETAIL_BYTES = 20_000
-"""Bytes of a traceback that are sent, from its end."""
-
-_MAX_LISTING_BYTES = MAX_MESSAGE_BYTES // 2
-"""Bytes of the listed files in an error message."""
+_MAX_DETAIL_BYTES = 20_000  # bytes of a traceback that are sent, from its end
+_MAX_LISTING_BYTES = MAX_MESSAGE_BYTES // 2  # bytes of the listed files in an error message
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -75,7 +68,9 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     elif task == Task.LIST:
         _list_names(json.loads(operands[0]), out)
     elif task == Task.SPLIT:
-        _split_into_blocks(Path(operands[0]))
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # an exit that runs `finally` removes unfinished files
+        os.nice(BACKGROUND_NICE_LEVEL - DECODER_NICE_LEVEL)
+        split_into_blocks(open_trace(Path(operands[0])))
     else:
         raise SystemExit(f"no such task: {task}")
     sys.stderr.flush()
@@ -95,7 +90,7 @@ def _decode(spec: str, folder: Path, options: list[str], out: int) -> bool:
     except Exception as error:
         _write_error(out, error)
         return False
-    _write_result(out, result)
+    _write_message(out, {"done": True, **asdict(result)})
     return True
 
 
@@ -113,7 +108,7 @@ def _serve(out: int) -> None:
             result = decode_and_store(job["spec"], folder, _create_reporter(out), process_count=1)
             if not result.already_cached:
                 store_collectives(read_collectives(open_trace(folder)), folder)
-            _write_result(out, result)
+            _write_message(out, {"done": True, **asdict(result)})
         except Exception as error:
             _write_error(out, error)
 
@@ -136,13 +131,6 @@ def _list_names(names: list[str], out: int) -> None:
         sys.stdin.buffer.read()
 
 
-def _split_into_blocks(folder: Path) -> None:
-    """Write the text blocks of a stored trace at the lowest priority."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # an exit that runs `finally` removes unfinished files
-    os.nice(BACKGROUND_NICE_LEVEL - DECODER_NICE_LEVEL)
-    split_into_blocks(open_trace(folder))
-
-
 def _create_reporter(out: int) -> Report:
     """Create a function that writes progress to a pipe, at most every REPORT_INTERVAL_SECONDS in a phase."""
     written_at = 0.0
@@ -159,17 +147,21 @@ def _create_reporter(out: int) -> Report:
     return report
 
 
-def _write_result(out: int, result: BuildResult) -> None:
-    _write_message(out, {"done": True, **asdict(result)})
-
-
 def _write_error(out: int, error: Exception) -> None:
     """Write the error that is being handled, with its traceback and the files of a remote folder."""
     detail = traceback.format_exc()[-_MAX_DETAIL_BYTES:]
     storage_full = isinstance(error, StorageFullError)
     fields: dict[str, object] = {"error": format_error(error), "detail": detail, "storage_full": storage_full}
     if isinstance(error, FolderError):
-        fields["listed_files"] = _serialize_listed_files(error)
+        listed: list[dict[str, object]] = []  # as many as fit in a message
+        free_bytes = _MAX_LISTING_BYTES
+        for trace in error.traces:
+            values = asdict(trace)
+            free_bytes -= len(json.dumps(values))
+            if free_bytes < 0:
+                break
+            listed.append(values)
+        fields["listed_files"] = listed
     _write_message(out, fields)
 
 
@@ -181,19 +173,6 @@ def _write_message(out: int, message: dict[str, object]) -> None:
             line = line[os.write(out, line) :]
     except BrokenPipeError:
         os._exit(1)
-
-
-def _serialize_listed_files(error: FolderError) -> list[dict[str, object]]:
-    """Serialize the traces of a remote folder, as many as fit in a message."""
-    listed: list[dict[str, object]] = []
-    free_bytes = _MAX_LISTING_BYTES
-    for trace in error.traces:
-        fields = asdict(trace)
-        free_bytes -= len(json.dumps(fields))
-        if free_bytes < 0:
-            break
-        listed.append(fields)
-    return listed
 
 
 def _exit_on_hangup(descriptor: int) -> None:

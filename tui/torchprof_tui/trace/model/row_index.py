@@ -26,7 +26,7 @@ from torchprof_tui.trace.core.arrays import I32, I64, U8, U16
 from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
 from torchprof_tui.trace.core.thread_tasks import (
     MIN_SLICE_SIZE,
-    cumulate_parallel,
+    accumulate_parallel,
     run_blocks,
     run_tasks,
     take_parallel,
@@ -192,7 +192,7 @@ class RowIndex:
         run_blocks(lambda block: np.maximum(lengths[block], 1, out=lengths[block]), len(lengths))
         longest = RangeArgmax.build(lengths)
         # The sum over all rows may overflow int64; differences within a row are right nevertheless.
-        cumulate_parallel(lengths)
+        accumulate_parallel(np.add, lengths)
         starts = take_parallel(trace.start, order, allocate("index.starts", len(order), np.int64))
         return cls(order, trace.row_first, starts, sums, longest.masks, longest.best)
 

@@ -17,7 +17,7 @@ The annotations of serving engines say which requests a step served, how many to
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 
@@ -292,15 +292,8 @@ def find_serving_steps(names: list[str], kind: U8, name: I32, lane: I32, start: 
             continue
         end_of_lane[own_lane] = end_of_title[title] = last
         found.append(Step(title, len(found), event, first, int(duration[event])))
-    return _use_own_numbers(found)
-
-
-def _use_own_numbers(steps: list[Step]) -> list[Step]:
-    """Number the steps as the engine does, where it numbers each of them differently."""
-    numbers = [UNKNOWN if step.serving is None else step.serving.number for step in steps]
+    # As the engine numbers them, where it numbers each of them differently.
+    numbers = [UNKNOWN if step.serving is None else step.serving.number for step in found]
     if UNKNOWN in numbers or len(set(numbers)) < len(numbers):
-        return steps
-    return [
-        Step(step.name, number, step.event, step.start, step.duration)
-        for step, number in zip(steps, numbers, strict=True)
-    ]
+        return found
+    return [replace(step, number=number) for step, number in zip(found, numbers, strict=True)]

@@ -107,8 +107,7 @@ def parse_counter_names(descriptor: bytes) -> dict[int, str]:
 
 _MAX_PARENTS = 64
 
-_PROFILER_PID = "2147483647"
-"""How torch writes the pid -1 of CUPTI's overhead: without its sign bit."""
+_PROFILER_PID = "2147483647"  # how torch writes the pid -1 of CUPTI's overhead: without its sign bit
 
 _PROFILER_NAME = "Overhead"
 
@@ -221,8 +220,7 @@ def _format_id(value: int | bytes) -> str:
 
 
 _REALTIME, _BOOTTIME = 1, 6
-_MIN_EPOCH_NS = 10**18
-"""2001: boot times are less."""
+_MIN_EPOCH_NS = 10**18  # 2001: boot times are less
 
 
 @dataclass(slots=True)

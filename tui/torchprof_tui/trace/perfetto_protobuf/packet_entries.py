@@ -66,11 +66,6 @@ _ZERO_ARGS = {
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
-def _name_category(stage: str, stage_category: int) -> str:
-    """Return the category of GPU work of a stage with this name and RenderStageCategory."""
-    return _STAGE_CATEGORIES.get(stage, "kernel" if stage_category == COMPUTE else _OTHER_CATEGORY)
-
-
 def split_queue_name(queue: str) -> tuple[str, str]:
     """Return the tid and the name of the lane of a queue."""
     match = _QUEUE_NAME.fullmatch(queue)
@@ -84,12 +79,14 @@ def read_stage(event: bytes, tables: SequenceTables) -> tuple[dict[str, Any], in
     for number, value in parse_fields(event):
         if number == Stage.EXTRA and isinstance(value, bytes):
             texts = dict(parse_fields(value))
-            extra[decode_text(texts.get(1, b""))] = _parse_number(decode_text(texts.get(2, b"")))
+            text = decode_text(texts.get(2, b""))
+            extra[decode_text(texts.get(1, b""))] = int(text) if _INTEGER.fullmatch(text) else text
         else:
             fields[number] = value
     stage_iid, queue_iid = get_number(fields, Stage.STAGE_IID), get_number(fields, Stage.QUEUE_IID)
     stage = tables.specifications.get(stage_iid, "")
-    category = _name_category(stage, tables.stage_categories.get(stage_iid, 0))
+    other_category = "kernel" if tables.stage_categories.get(stage_iid) == COMPUTE else _OTHER_CATEGORY
+    category = _STAGE_CATEGORIES.get(stage, other_category)
     gpu = to_signed(get_number(fields, Stage.GPU))
     tid, _ = split_queue_name(tables.specifications.get(queue_iid, str(queue_iid)))
     name = tables.names.get(get_number(fields, Stage.NAME_IID))
@@ -159,16 +156,8 @@ def _read_launch_arg(data: bytes, tables: SequenceTables) -> tuple[str, Any]:
     return name, result
 
 
-def _parse_number(text: str) -> Any:
-    """Convert text that is an integer, as all extra data is written."""
-    return int(text) if _INTEGER.fullmatch(text) else text
-
-
-_NULL = b"null"
-"""How torch writes null, such as the parent of a thread's first Python frame."""
-
-_MAX_DEPTH = 32
-"""Levels of dictionaries and lists that are read; deeper ones are null."""
+_NULL = b"null"  # how torch writes null, such as the parent of a thread's first Python frame
+_MAX_DEPTH = 32  # levels of dictionaries and lists that are read; deeper ones are null
 
 
 def read_annotations(annotations: list[bytes], tables: SequenceTables) -> dict[str, Any]:
@@ -224,8 +213,7 @@ def _read_value(number: int, raw: Value, tables: SequenceTables, otherwise: Any)
     if number == Annotation.INT:
         return to_signed(raw)
     if number == Annotation.DOUBLE:
-        double = to_double(raw)
-        return double if math.isfinite(double) else None  # as in JSON, which has no such number
+        return _finite(to_double(raw))
     if number == Annotation.POINTER:
         return hex(raw)
     return _look_up(tables.strings, raw, "text") if number == Annotation.STRING_IID else otherwise
@@ -251,8 +239,7 @@ FindIds = Callable[[int], tuple[str, str]]
 """Returns the pid and the tid of a track, given by its uuid."""
 
 _PHASES = {wire_format.BEGIN: "B", wire_format.END: "E", wire_format.INSTANT: "i"}
-_NO_CATEGORY = {"cuda_sync_kind": "cuda_sync"}
-"""Category of events that torch writes without one, by an arg that only they have."""
+_SYNC_ARG = "cuda_sync_kind"  # an arg that only events of category `cuda_sync` have
 
 PROFILER_PID, PROFILER_CATEGORY = "-1", "overhead"
 """CUPTI's overhead, which torch writes without a category."""
@@ -312,7 +299,16 @@ def _convert_event(data: bytes, tables: SequenceTables, tracks: TrackTable, find
     name_iid = get_number(fields, Event.NAME_IID, _NO_NAME)
     pid, tid = find_ids(uuid)
     if kind == wire_format.COUNTER:
-        return _convert_counter(fields, tracks.find_counter_name(uuid), pid)
+        integer, double = fields.get(Event.COUNTER), fields.get(Event.DOUBLE_COUNTER)
+        point: float | None
+        if isinstance(double, int):
+            point = _finite(to_double(double))
+        elif isinstance(integer, int):
+            point = to_signed(integer)
+        else:
+            return []
+        counter = tracks.find_counter_name(uuid)
+        return [{"ph": "C", "name": counter, "pid": pid, "tid": "", "args": {"value": point}}]
     if kind not in _PHASES:
         return []
     if name_iid != _NO_NAME:
@@ -320,7 +316,10 @@ def _convert_event(data: bytes, tables: SequenceTables, tracks: TrackTable, find
     else:
         name = decode_text(fields.get(Event.NAME, b""))
     args = read_annotations(annotations, tables)
-    category = ",".join(filter(None, categories)) or _find_category(kind, pid, args)
+    category = ",".join(filter(None, categories))
+    if not category:  # torch writes some events without one
+        is_sync = kind == wire_format.BEGIN and _SYNC_ARG in args
+        category = "cuda_sync" if is_sync else PROFILER_CATEGORY if pid == PROFILER_PID else ""
     entry: Entry = {"ph": _PHASES[kind], "cat": category, "name": name, "pid": pid, "tid": tid}
     if args:
         entry["args"] = args
@@ -331,29 +330,9 @@ def _convert_event(data: bytes, tables: SequenceTables, tracks: TrackTable, find
     return [entry, *ends]
 
 
-def _find_category(kind: int, pid: str, args: dict[str, Any]) -> str:
-    """Find the category of an event that torch writes without one."""
-    if kind == wire_format.BEGIN:
-        for arg, category in _NO_CATEGORY.items():
-            if arg in args:
-                return category
-    return PROFILER_CATEGORY if pid == PROFILER_PID else ""
-
-
 _FLOW_PHASES = {Event.FLOWS: "s", Event.OLD_FLOWS: "s", Event.ENDING_FLOWS: "f", Event.OLD_ENDING_FLOWS: "f"}
 _NO_NAME = -1
 _BINDING: dict[str, dict[str, str]] = {"s": {}, "f": {"bp": "e"}}
-
-
-def _convert_counter(fields: dict[int, Value], name: str, pid: str) -> list[Entry]:
-    integer, double = fields.get(Event.COUNTER), fields.get(Event.DOUBLE_COUNTER)
-    if isinstance(double, int):
-        value: float | None = _finite(to_double(double))
-    elif isinstance(integer, int):
-        value = to_signed(integer)
-    else:
-        return []
-    return [{"ph": "C", "name": name, "pid": pid, "tid": "", "args": {"value": value}}]
 
 
 def _convert_counters(data: bytes, tables: SequenceTables) -> list[Entry]:
@@ -390,11 +369,11 @@ def _read_point(data: bytes) -> tuple[int, float | None]:
 
 
 def _finite(value: float) -> float | None:
+    """Return a number, None for one that JSON does not have."""
     return value if math.isfinite(value) else None
 
 
-_GPU_SORT_INDEX = 5_000_000
-"""Sort index of device 0, as Kineto writes it."""
+_GPU_SORT_INDEX = 5_000_000  # sort index of device 0, as Kineto writes it
 
 
 def build_track_entries(

@@ -67,7 +67,10 @@ def compute_cells(index: RowIndex, rows: I32 | slice, t0: int, t1: int, width: i
         shape = (len(chosen), width)
         return Cells(np.full(shape, -1, np.int32), np.zeros(shape, np.float32), np.zeros(shape, np.int32))
 
-    offset = _first_offsets_at_edges(index, chosen, edges)
+    offset = np.empty((len(chosen), len(edges)), dtype=np.int64)  # in the index, of the first event from an edge on
+    bounds = zip(index.first[chosen].tolist(), index.first[chosen + 1].tolist(), strict=True)
+    for number, (low, high) in enumerate(bounds):
+        np.add(index.starts[low:high].searchsorted(edges), low, out=offset[number])
     previous = np.maximum(offset - 1, 0)
     length = index.durations_at(previous)
     start = index.starts[previous]
@@ -83,16 +86,6 @@ def compute_cells(index: RowIndex, rows: I32 | slice, t0: int, t1: int, width: i
         busy.astype(np.float32),
         count.astype(np.int32),
     )
-
-
-def _first_offsets_at_edges(index: RowIndex, rows: I64, edges: I64) -> I64:
-    """Find, by row and edge, the offset in the index of the first event that starts there or later: int64[R, W + 1]."""
-    out = np.empty((len(rows), len(edges)), dtype=np.int64)
-    for number, (first, last) in enumerate(
-        zip(index.first[rows].tolist(), index.first[rows + 1].tolist(), strict=True)
-    ):
-        np.add(index.starts[first:last].searchsorted(edges), first, out=out[number])
-    return out
 
 
 def _find_dominant_events(

@@ -167,7 +167,10 @@ def find_first_work_below(trace: Trace, event: int) -> int:
     beyond = event + 1 + int(trace.start[event + 1 : last].searchsorted(extent(trace, event)[1]))
     launch = _find_next_launch(trace, event + 1)
     while event < launch < beyond:
-        if _is_descendant(trace, launch, event):
+        ancestor = launch
+        while ancestor > event:
+            ancestor = int(trace.parent[ancestor])
+        if ancestor == event:
             return int(links.work_of(launch)[0])
         launch = _find_next_launch(trace, launch + 1)
     return -1
@@ -177,12 +180,6 @@ def _find_next_launch(trace: Trace, event: int) -> int:
     """Find the first event, from this one on, that launched GPU work; the number of events where none did."""
     first = trace.links.work_first
     return int(first.searchsorted(first[event], side="right")) - 1
-
-
-def _is_descendant(trace: Trace, event: int, ancestor: int) -> bool:
-    while event > ancestor:
-        event = int(trace.parent[event])
-    return event == ancestor
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,23 +36,14 @@ def read_entries(
     texts = index.read_texts(chunk[bounds[:-1]].tolist())
     for done, ((begin, end), (number, text)) in enumerate(zip(pairwise(bounds), texts, strict=True)):
         indices = (ordinal[order[begin:end]] - index.first[number]).tolist()
-        entries = _parse_chosen(text, _count_entries(index.first, number), indices)
+        # The number of entries of the last chunk is not stored.
+        count = int(index.first[number + 1] - index.first[number]) if number + 1 < len(index.first) else 0
+        entries = parse_chosen_entries(text, count, indices)
+        if entries is None:
+            parsed = parse_chunk(text)
+            if max(indices) >= len(parsed):
+                raise LookupError("the trace file has changed since it was opened")
+            entries = [parsed[index] for index in indices]
         yield from zip(order[begin:end].tolist(), entries, strict=True)
         if report is not None:
             report(done + 1, len(bounds) - 1)
-
-
-def _count_entries(first: I64, number: int) -> int:
-    """Count the entries of a chunk; 0 for the last one, whose number is not stored."""
-    return int(first[number + 1] - first[number]) if number + 1 < len(first) else 0
-
-
-def _parse_chosen(text: bytes, count: int, indices: list[int]) -> list[dict[str, Any]]:
-    """Parse the entries at these indices of a chunk of `count` entries. Raises LookupError where there is none."""
-    chosen = parse_chosen_entries(text, count, indices)
-    if chosen is not None:
-        return chosen
-    parsed = parse_chunk(text)
-    if max(indices) >= len(parsed):
-        raise LookupError("the trace file has changed since it was opened")
-    return [parsed[index] for index in indices]

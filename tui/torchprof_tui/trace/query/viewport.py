@@ -1,4 +1,4 @@
-"""The visible time range of a trace: how it is panned, zoomed and resized. Pure; all times are int ns."""
+"""The visible time range of a trace and its marks: how it is panned, zoomed and resized. Pure; times are int ns."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import F64, I32
+from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.trace.model.row_index import RowIndex
 from torchprof_tui.trace.model.trace import Counter
 from torchprof_tui.trace.query.cells import Cells, compute_cells, compute_counter_cells
@@ -217,3 +218,36 @@ def compute_highest_values(counter: Counter, viewport: Viewport) -> F64:
         if seam < 0:
             high[first:end] = compute_counter_cells(counter, t0, t1, end - first).high
     return high
+
+
+LABEL_GAP = 5
+MIN_LABEL_WIDTH = len("0 s")
+"""Cells between two labels of the ruler: a tick, a space on both sides, and two cells of the rule, so that labels stay
+apart."""
+
+
+class Tick(NamedTuple):
+    """A labelled mark on the ruler, in the cell that contains its time."""
+
+    cell: int
+    time: int
+    label: str
+
+
+def compute_ticks(viewport: Viewport) -> list[Tick]:
+    """Compute ticks at round times (1, 2 or 5 times a power of ten ns), as close as their labels allow, left to right.
+
+    Times count from the trace's first event. No two labels are equal.
+    """
+    reach = max(abs(viewport.t0), abs(viewport.t1))
+    # A smaller step leaves no cells for a label.
+    least = (MIN_LABEL_WIDTH + LABEL_GAP) * viewport.span // viewport.width
+    for power in range(len(str(least)) - 1, 20):
+        for factor in (1, 2, 5):
+            step = factor * 10**power
+            longest = max(len(format_time(time, step, reach)) for time in (viewport.t0, viewport.t1))
+            if step * viewport.width >= (longest + LABEL_GAP) * viewport.span:
+                linear = (section for section in viewport.list_sections() if section.seam < 0)
+                times = (t for part in linear for t in range(-(-part.t0 // step) * step, part.t1, step))
+                return [Tick(viewport.cell(time), time, format_time(time, step, reach)) for time in times]
+    return []

@@ -18,11 +18,8 @@ several machines, and the collectives are more accurate."""
 _MIN_EPOCH_TIME = 10**18
 """ns. Times beyond this (2001) without a base count from the Unix epoch; below, from when the machine was started."""
 
-_DAY = 86_400 * 10**9
-"""ns. By the wall clock, recordings further apart than this are not of one run."""
-
-_ERROR_QUANTILE = 0.9
-"""Share of the collectives that end within the reported error."""
+_DAY = 86_400 * 10**9  # ns. By the wall clock, recordings further apart than this are not of one run.
+_ERROR_QUANTILE = 0.9  # share of the collectives that end within the reported error
 
 
 @dataclass(slots=True)
@@ -47,13 +44,13 @@ def align_clocks(traces: Sequence[Trace], matched: MatchedCollectives) -> list[C
 
 def _align_by_wall_clock(traces: Sequence[Trace], ends: F64, known: Bool) -> _Alignment:
     """Align the ranks whose clocks are the same one; final for all ranks where no collective can correct it."""
-    begin = np.array([_read_base_time(trace) + trace.origin for trace in traces], np.int64)
+    begin = np.array([trace.metadata.base_time + trace.origin for trace in traces], np.int64)
     has_events = np.array([len(trace) > 0 for trace in traces])
     if has_events.any():
         begin[~has_events] = begin[has_events].min()  # a rank that recorded nothing has no time to compare
     is_one_run = int(begin.max() - begin.min()) < _DAY
     is_epoch = int(begin.min()) > _MIN_EPOCH_TIME
-    bases = {_read_base_time(trace) for trace in traces if len(trace)} or {0}
+    bases = {trace.metadata.base_time for trace in traces if len(trace)} or {0}
     # Relative to the earliest these are small numbers, exact as floats.
     wall = (begin - begin.min()).astype(np.float64)
     unshifted = np.zeros(len(traces))
@@ -75,18 +72,17 @@ def _align_by_collectives(alignment: _Alignment, ends: F64, known: Bool) -> None
     """Align the remaining ranks one by one, as far as they share collectives with those that are aligned."""
     shift, is_aligned = alignment.shift, alignment.is_aligned
     while not is_aligned.all():
-        rank = _select_next_rank(is_aligned, known)
-        shared = known[:, rank] & known[:, is_aligned].any(axis=1)
+        is_shared = known[:, is_aligned].any(axis=1)
+        counts: I64 = np.count_nonzero(known[is_shared], axis=0)
+        counts[is_aligned] = -1
+        rank = int(counts.argmax())  # the one that shares most collectives with the aligned ones
+        shared = known[:, rank] & is_shared
         if not shared.any():
             break
         aligned_ends = _row_medians((ends + shift)[shared][:, is_aligned], known[shared][:, is_aligned])
         shift[rank] = np.round(np.median(aligned_ends - ends[shared, rank]))
         is_aligned[rank] = True
         alignment.methods[rank] = AlignmentMethod.COLLECTIVES
-
-
-def _read_base_time(trace: Trace) -> int:
-    return trace.metadata.base_time
 
 
 def _collect_end_times(traces: Sequence[Trace], matched: MatchedCollectives) -> tuple[F64, Bool]:
@@ -120,14 +116,6 @@ def _row_medians(values: F64, known: Bool) -> F64:
         return np.zeros(0)
     medians: F64 = np.nanmedian(np.where(known, values, np.nan), axis=1)
     return medians
-
-
-def _select_next_rank(is_aligned: Bool, known: Bool) -> int:
-    """Select the rank that shares most collectives with the aligned ones."""
-    is_shared = np.count_nonzero(known[:, is_aligned], axis=1) > 0
-    counts: I64 = np.count_nonzero(known[is_shared], axis=0)
-    counts[is_aligned] = -1
-    return int(counts.argmax())
 
 
 def _build_clocks(alignment: _Alignment, ends: F64, known: Bool) -> list[Clock]:

@@ -74,7 +74,11 @@ def read_collectives(trace: Trace) -> Collectives:
         args = entry.get("args")
         args = args if isinstance(args, dict) else {}
         operation = str(args.get("Collective name") or trace.names[trace.name[events[index]]])
-        words = (_format_group(args), operation, str(args.get("dtype") or ""))
+        name = str(args.get("Process Group Name") or "")
+        ranks = str(args.get("Process Group Ranks") or "")
+        description = str(args.get("Process Group Description") or "")
+        group_name = " ".join(filter(None, [name, "" if description in ("undefined", name) else description, ranks]))
+        words = (group_name, operation, str(args.get("dtype") or ""))
         sizes = (_parse_element_count(args.get("In msg nelems")), _parse_element_count(args.get("Out msg nelems")))
         records[index] = (*(texts.setdefault(word, len(texts)) for word in words), *sizes)
     is_point_to_point = np.array([word in _POINT_TO_POINT for word in texts] or [False])
@@ -90,8 +94,9 @@ def _select_collectives(trace: Trace) -> tuple[I64, int]:
     """Select the events of collectives by launch, int64[k], and count those launched before the recording."""
     events = np.flatnonzero(np.asarray(trace.kind) == Kind.COLLECTIVE)
     events = events[_is_of_process_group(trace, events)]
-    if not len(events):
-        events = _find_cpu_collectives(trace)
+    if not len(events):  # the ranges in which threads of gloo or MPI run a collective, which last until it has ended
+        is_collective = np.array([name.startswith(_CPU_BACKENDS) for name in trace.names] or [False])
+        events = np.flatnonzero((np.asarray(trace.kind) == Kind.ANNOTATION) & is_collective[trace.name])
     launch = np.asarray(trace.links.launch_of[events])
     has_launch = launch >= 0
     before_recording = 0
@@ -117,12 +122,6 @@ def _is_of_process_group(trace: Trace, events: I64) -> Bool:
         kernel = classify_communication(trace.names[number])
         is_recorded[number] = kernel is None or kernel.has_process_group  # None: known by its category
     return is_recorded[name]
-
-
-def _find_cpu_collectives(trace: Trace) -> I64:
-    """Find the ranges in which threads of gloo or MPI run a collective, which last until it has ended."""
-    is_collective = np.array([name.startswith(_CPU_BACKENDS) for name in trace.names] or [False])
-    return np.flatnonzero((np.asarray(trace.kind) == Kind.ANNOTATION) & is_collective[trace.name])
 
 
 def store_collectives(collectives: Collectives, folder: Path) -> None:
@@ -159,22 +158,12 @@ def load_collectives(folder: Path) -> Collectives | None:
         return None
 
 
-def _format_group(args: dict[str, Any]) -> str:
-    name = str(args.get("Process Group Name") or "")
-    ranks = str(args.get("Process Group Ranks") or "")
-    description = str(args.get("Process Group Description") or "")
-    return " ".join(filter(None, [name, description if description not in ("undefined", name) else "", ranks]))
-
-
 def _parse_element_count(value: Any) -> int:
     return value if isinstance(value, int) and 0 <= value < 1 << 62 else 0
 
 
-_MAX_GAP_POSITIONS = 500
-"""Positions that are tried for a gap; of more, evenly spaced ones."""
-
-_MAX_OFFSET = 1000
-"""Largest offset that is tried between two sequences that do not match otherwise."""
+_MAX_GAP_POSITIONS = 500  # positions that are tried for a gap; of more, evenly spaced ones
+_MAX_OFFSET = 1000  # largest offset that is tried between two sequences that do not match otherwise
 
 _SIZE_BITS = 40
 """Bits of the size in a signature, which is an operation and a size: no message has a million million elements."""

@@ -16,12 +16,12 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, Array
 from torchprof_tui.trace.core.problems import LOST_RANK, UNRELATED_RANKS, Problem, ProblemTally
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.lanes import Lane, Role
-from torchprof_tui.trace.model.ranks import Clock, LostRank, Rank, Ranks
+from torchprof_tui.trace.model.ranks import AlignmentMethod, Clock, LostRank, Rank, Ranks
 from torchprof_tui.trace.model.trace import EntryCounts, Links, MemoryEvents, SparseColumn, Trace
 from torchprof_tui.trace.ranks.clock_alignment import align_clocks
 from torchprof_tui.trace.ranks.collective_matching import Collectives, match_collectives
-from torchprof_tui.trace.ranks.run_consistency import find_mismatched_runs
 from torchprof_tui.trace.text.block_text import RankTexts
 
 _PROCESS_LOCAL_ARGS = frozenset({"external_id", "sequence", "python_id", "python_parent"})
@@ -49,7 +49,6 @@ def merge_ranks(opened_ranks: Sequence[OpenedRank], label: str, lost: Sequence[L
     ordered = sorted(opened_ranks, key=lambda rank: rank.number)
     traces = [rank.trace for rank in ordered]
     offsets = _Offsets.of_traces(traces)
-    columns = _ColumnMerger(traces)
     ranks, start = _align_ranks(ordered, offsets, lost)
     lanes, total_rows = _merge_lanes(ranks)
     names, name = _merge_names([(trace.names, trace.name) for trace in traces])
@@ -61,16 +60,16 @@ def merge_ranks(opened_ranks: Sequence[OpenedRank], label: str, lost: Sequence[L
         size=sum(trace.size for trace in traces),
         header=traces[0].header,
         start=start,
-        duration=columns.merge("duration"),
+        duration=_merge_column(traces, "duration"),
         name=name.astype(np.int32),
         category=category.astype(np.uint16),
-        kind=columns.merge("kind"),
-        lane=columns.merge("lane", offsets.lanes),
-        row=columns.merge("row"),
-        parent=columns.merge_optional("parent", offsets.events),
-        self_duration=columns.merge("self_duration"),
-        correlation=columns.merge_optional("correlation", [k << _RANK_SHIFT_BITS for k in range(len(traces))]),
-        ordinal=columns.merge("ordinal", offsets.entries),
+        kind=_merge_column(traces, "kind"),
+        lane=_merge_column(traces, "lane", offsets.lanes),
+        row=_merge_column(traces, "row"),
+        parent=_merge_column(traces, "parent", offsets.events),
+        self_duration=_merge_column(traces, "self_duration"),
+        correlation=_merge_column(traces, "correlation", [k << _RANK_SHIFT_BITS for k in range(len(traces))]),
+        ordinal=_merge_column(traces, "ordinal", offsets.entries),
         names=names,
         categories=categories,
         lanes=lanes,
@@ -88,7 +87,7 @@ def merge_ranks(opened_ranks: Sequence[OpenedRank], label: str, lost: Sequence[L
         row_first=row_first,
         text=RankTexts([trace.text for trace in traces], np.array(offsets.entries, np.int64)),
         memory=_merge_memory(ranks, offsets),
-        problems=_merge_problems(ranks, [_list_group_names(rank.collectives) for rank in ordered]),
+        problems=_merge_problems(ranks, [rank.collectives for rank in ordered]),
         metadata=traces[0].metadata,
         merged_ranks=ranks,
     )
@@ -116,26 +115,15 @@ def _compute_offsets(sizes: Iterable[int]) -> list[int]:
     return list(accumulate(sizes, initial=0))[:-1]
 
 
-class _ColumnMerger:
-    """Concatenate a column of all traces, with an offset added to each rank's values."""
-
-    def __init__(self, traces: Sequence[Trace]) -> None:
-        self._traces = traces
-
-    def merge(self, name: str, offsets: Sequence[int] | None = None) -> Any:
-        return np.concatenate([values + offset for values, offset in self._parts(name, offsets)])
-
-    def merge_optional(self, name: str, offsets: Sequence[int]) -> Any:
-        """Merge a column in which a negative value means none: it stays as it is."""
-        parts = [np.where(values < 0, values, values + offset) for values, offset in self._parts(name, offsets)]
-        return np.concatenate(parts)
-
-    def _parts(self, name: str, offsets: Sequence[int] | None) -> list[tuple[Any, Any]]:
-        columns: list[Any] = [getattr(trace, name) for trace in self._traces]
-        return [
-            (values, values.dtype.type(offset))
-            for values, offset in zip(columns, offsets or [0] * len(columns), strict=True)
+def _merge_column(owners: Sequence[Trace] | Sequence[Links], name: str, offsets: Sequence[int] | None = None) -> Any:
+    """Concatenate a column of all ranks, each with its offset added, except to negative values, which mean none."""
+    columns: list[Any] = [getattr(owner, name) for owner in owners]
+    if offsets is not None:
+        columns = [
+            np.where(column < 0, column, column + column.dtype.type(offset))
+            for column, offset in zip(columns, offsets, strict=True)
         ]
+    return np.concatenate(columns)
 
 
 def _align_ranks(ordered: Sequence[OpenedRank], offsets: _Offsets, lost: Sequence[LostRank]) -> tuple[Ranks, I64]:
@@ -230,18 +218,11 @@ _LINKED_EVENTS = (
 
 
 def _merge_links(links: Sequence[Links], first_events: list[int]) -> Links:
-    def merge(name: str) -> Any:
-        columns: list[I32] = [np.asarray(getattr(part, name)) for part in links]
-        shifted = [
-            np.where(column < 0, column, column + offset) for column, offset in zip(columns, first_events, strict=True)
-        ]
-        return np.concatenate(shifted).astype(np.int32)
-
     offsets = _compute_offsets(len(part.work_order) for part in links)
     work_first = [part.work_first[:-1] + offset for part, offset in zip(links, offsets, strict=True)]
     return Links(
         work_first=np.concatenate([*work_first, [sum(len(part.work_order) for part in links)]]).astype(np.int32),
-        **{name: merge(name) for name in _LINKED_EVENTS},
+        **{name: _merge_column(links, name, first_events) for name in _LINKED_EVENTS},
         launches=sum(part.launches for part in links),
         gpu_events=sum(part.gpu_events for part in links),
         linked_gpu_events=sum(part.linked_gpu_events for part in links),
@@ -256,18 +237,13 @@ def _merge_args(traces: Sequence[Trace], offsets: _Offsets) -> dict[str, SparseC
             arg = trace.args.get(name)
             if arg is not None:
                 events.append(arg.events + np.int32(offsets.events[k]))
-                values.append(_shift_arg_values(name, arg.values, k, offsets.entries[k]))
+                own: Any = arg.values
+                offset = offsets.entries[k] if name == "end_ordinal" else 0
+                if name in _PROCESS_LOCAL_ARGS:
+                    offset = k << _RANK_SHIFT_BITS
+                values.append(np.where(own < 0, own, own + offset) if offset else own)
         merged[name] = SparseColumn(np.concatenate(events).astype(np.int32), np.concatenate(values))
     return merged
-
-
-def _shift_arg_values(name: str, values: Any, rank_index: int, first_entry: int) -> Any:
-    """Renumber values that are unique within one rank; other values, and negative ones, stay as they are."""
-    if name in _PROCESS_LOCAL_ARGS:
-        offset = rank_index << _RANK_SHIFT_BITS
-    else:
-        offset = first_entry if name == "end_ordinal" else 0
-    return np.where(values < 0, values, values + offset) if offset else values
 
 
 def _merge_counts(counts: Sequence[EntryCounts]) -> EntryCounts:
@@ -308,19 +284,73 @@ def _merge_memory(ranks: Ranks, offsets: _Offsets) -> MemoryEvents | None:
     )
 
 
-def _list_group_names(collectives: Collectives) -> list[str]:
-    """List the names of a rank's process groups."""
-    return [collectives.texts[code] for code in np.unique(collectives.group).tolist()]
-
-
-def _merge_problems(ranks: Ranks, group_names: Sequence[Sequence[str]]) -> list[Problem]:
+def _merge_problems(ranks: Ranks, collectives: Sequence[Collectives]) -> list[Problem]:
     """Report ranks that are missing or of another run, then the problems of all ranks by kind, with one example."""
     tally = ProblemTally()
     for lost in ranks.lost:
         tally.add(LOST_RANK, str(lost))
+    group_names = [[each.texts[code] for code in np.unique(each.group).tolist()] for each in collectives]
     for line in find_mismatched_runs(ranks.all, ranks.matched_collectives.events, group_names):
         tally.add(UNRELATED_RANKS, line)
     for rank in ranks.all:
         for problem in rank.trace.problems:
             tally.add(problem.kind, f"{rank.label}: {problem.example}", problem.count)
     return tally.problems()
+
+
+_DEFAULT_GROUP_PREFIX = "0 "
+"""Prefix of a group name from `collective_matching.py` if it is the group of all ranks."""
+
+_COMPARABLE_CLOCKS = frozenset((AlignmentMethod.BASE, AlignmentMethod.WALL))
+
+
+def find_mismatched_runs(ranks: Sequence[Rank], events: I32, groups: Sequence[Sequence[str]]) -> list[str]:
+    """Find the ranks that seem to be of another run than the first ones: a line for each that says why.
+
+    Files do not record their run. Ranks of one run share collectives, but ranks without a common one may still be of
+    one run (a recording was cut, or they communicate with other ranks only). So more is required: that they were
+    recorded at different times, or describe their default process group differently.
+
+    `events` int32[m, r]: of `MatchedCollectives`; `groups` [r]: the names of each rank's process groups.
+    """
+    first_of_group = _group_ranks(events, len(ranks))
+    mismatches = []
+    for index, rank in enumerate(ranks):
+        unconnected = [k for k in range(index) if first_of_group[k] != first_of_group[index]]
+        if not unconnected or not len(rank.trace):
+            continue
+        if first_of_group[index] != index:  # reported for the first rank of those that share collectives
+            continue
+        gaps = [gap for k in unconnected if (gap := _compute_recording_gap(ranks[k], rank)) > 0]
+        defaults = [{name for name in names if name.startswith(_DEFAULT_GROUP_PREFIX)} for names in groups]
+        first = ranks[unconnected[0]].label
+        if len(gaps) == len(unconnected):
+            mismatches.append(
+                f"{rank.label} shares no collective with {first}, and was recorded {format_duration(min(gaps))} apart"
+            )
+        elif defaults[index] and all(defaults[k] and defaults[k].isdisjoint(defaults[index]) for k in unconnected):
+            mismatches.append(
+                f"{rank.label} shares no collective with {first}, and its default process group has another name"
+            )
+    return mismatches
+
+
+def _group_ranks(events: I32, count: int) -> list[int]:
+    """Group ranks that share collectives: for each rank the first one of its group, itself where it shares none."""
+    first_of_group = list(range(count))
+    for row in np.unique(np.packbits(events >= 0, axis=1), axis=0):
+        members = np.flatnonzero(np.unpackbits(row, count=count)).tolist()
+        joined = {first_of_group[k] for k in members}
+        if joined:
+            lowest = min(joined)
+            first_of_group = [lowest if first in joined else first for first in first_of_group]
+    return first_of_group
+
+
+def _compute_recording_gap(rank: Rank, other: Rank) -> int:
+    """Compute the ns from the end of one recording to the beginning of the other; 0 where clocks cannot be compared."""
+    methods = {rank.clock.method, other.clock.method}
+    if not len(rank.trace) or not methods <= _COMPARABLE_CLOCKS:
+        return 0
+    (start, end), (other_start, other_end) = rank.trace.span, other.trace.span
+    return max(other_start - end, start - other_end)

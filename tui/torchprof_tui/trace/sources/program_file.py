@@ -6,6 +6,7 @@ FIFO or a device, and only when the user opens one.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -51,8 +52,9 @@ def read_local_program_file(file: str, trace_file: str, cwd: Path) -> ProgramFil
 def find_local_program_file(file: str, trace_file: str, cwd: Path) -> Path:
     """Find the path of a file that a frame recorded; see `read_local_program_file`. Raises TraceError."""
     for candidate in _list_candidates(file, trace_file, cwd):
-        if _exists(candidate):
-            return candidate
+        with contextlib.suppress(OSError, ValueError):  # a name that is too long, or no permission on the way
+            if candidate.exists():
+                return candidate
     matches = _find_by_suffix(split_path(file), cwd)
     below = clean(str(cwd))
     if len(matches) == 1:
@@ -96,13 +98,6 @@ def _list_candidates(file: str, trace_file: str, cwd: Path) -> Iterator[Path]:
     yield folder / file
     for parent in list(folder.parents)[:MAX_PARENTS]:
         yield parent / file
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # a name that is too long, or no permission on the way
-        return False
 
 
 def _find_by_suffix(parts: Sequence[str], cwd: Path) -> list[Path]:
@@ -198,43 +193,29 @@ class ProgramFileReader:
 
     def __init__(self, file: str, trace_file: str, cwd: Path) -> None:
         self._file, self._trace_file, self._cwd = file, trace_file, cwd
-        try:
-            remote = parse_ssh_path(trace_file)
-        except TraceError:
-            remote = None
-        self._ssh = None if remote is None else SshProgramFileReader(file, remote)
+        self._stream: SshStream | None = None
+        self._cancelled = False
+        self._remote: SshPath | None = None
+        with contextlib.suppress(TraceError):
+            self._remote = parse_ssh_path(trace_file)
 
     def read(self) -> ProgramFile:
         """Read the file. Raises TraceError (one line) if it is not readable."""
-        if self._ssh is None:
+        if self._remote is None:
             return read_local_program_file(self._file, "" if is_url(self._trace_file) else self._trace_file, self._cwd)
         try:
-            return self._ssh.read()
+            return self._read_from_host(self._remote)
         except TraceError as error:
             try:
                 return read_local_program_file(self._file, "", self._cwd)
             except TraceError:
                 raise error from None
 
-    def cancel(self) -> None:
-        """End the connection, if there is one; `read` then raises TraceError."""
-        if self._ssh is not None:
-            self._ssh.cancel()
-
-
-class SshProgramFileReader:
-    """Read one file through ssh. `read` blocks: call it on a thread; `cancel` ends it from another."""
-
-    def __init__(self, file: str, trace: SshPath) -> None:
-        self._file, self._trace = file, trace
-        self._stream: SshStream | None = None
-        self._cancelled = False
-
-    def read(self) -> ProgramFile:
+    def _read_from_host(self, trace: SshPath) -> ProgramFile:
         """Read the file. Raises TraceError (one line) if the host has none, or cannot be reached."""
-        paths = list_remote_candidates(self._file, self._trace)
+        paths = list_remote_candidates(self._file, trace)
         if not paths:
-            raise TraceError(f"{clean(self._file)}: no path on {self._trace.host_name}")
+            raise TraceError(f"{clean(self._file)}: no path on {trace.host_name}")
         stream = self._stream = SshStream(_SCRIPT, paths)
         try:
             if self._cancelled:  # before there was a stream to stop
@@ -242,10 +223,10 @@ class SshProgramFileReader:
             kind, *fields = stream.read_header().split(" ")
             if kind != "file":
                 reason = _REASONS.get(kind, "unexpected answer from {host}")
-                raise TraceError(f"{clean(self._file)}: {reason.format(host=self._trace.host_name)}")
+                raise TraceError(f"{clean(self._file)}: {reason.format(host=trace.host_name)}")
             index = int(fields[0]) if len(fields) == 1 and re.fullmatch("[0-9]{1,3}", fields[0]) else len(paths)
             if index >= len(paths):
-                raise TraceError(f"{clean(self._file)}: unexpected answer from {self._trace.host_name}")
+                raise TraceError(f"{clean(self._file)}: unexpected answer from {trace.host_name}")
             path = paths[index]
             data = b""
             while len(data) <= MAX_FILE_BYTES and (part := stream.read(1 << 16)):

@@ -19,17 +19,16 @@ from typing import Protocol
 
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
 from torchprof_tui.trace.core.problems import CUT_CONNECTION, CUT_SHORT, DAMAGED_COMPRESSION, Problem, ProblemTally
-from torchprof_tui.trace.sources.damaged_stream import ReplayBuffer
 from torchprof_tui.trace.sources.decompress import (
     MAGIC_BYTES,
     DamagedStreamError,
     Decompressor,
+    ReplayBuffer,
     detect_compression,
 )
 from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, is_key_averages_file, is_url, parse_ssh_path
 
-_MAX_PREFETCHED_BLOCKS = 4
-"""Decompressed blocks queued for the decoder, at most: about 4 MB."""
+_MAX_PREFETCHED_BLOCKS = 4  # decompressed blocks queued for the decoder, at most: about 4 MB
 
 
 class Prefetcher:
@@ -79,8 +78,7 @@ class Prefetcher:
 _PLAIN_READ_BYTES = 1 << 20
 """Bytes per read of plain text: large enough for few reads, small enough for the processor's cache."""
 
-_COMPRESSED_READ_BYTES = 1 << 18
-"""Bytes per read of compressed data: about 3 MB of text."""
+_COMPRESSED_READ_BYTES = 1 << 18  # bytes per read of compressed data: about 3 MB of text
 
 _MIN_PEEKED_BYTES = 256
 _PEEK_BYTES = 1 << 18
@@ -209,7 +207,9 @@ class Source:
         self._peeked: _PeekedBlocks | None = None
         self.unpack_all = bool(os.environ.get(UNPACK_ALL))
         self._tally = ProblemTally()
-        self._head = self._read_head()
+        self._head = b""
+        while len(self._head) < MAGIC_BYTES and (part := self._read(MAGIC_BYTES - len(self._head))):
+            self._head += part
         if self._connection_error and not self._head:
             raise TraceError(f"{name}: {self._connection_error}, before anything arrived")
         self.compression = detect_compression(self._head)
@@ -232,7 +232,14 @@ class Source:
         Starts no thread for a local file, because its decoder may fork.
         """
         if self._path is not None and isinstance(self._stream, io.FileIO):
-            return self._peek_file(os.pread(self._stream.fileno(), _PEEK_BYTES, 0))
+            stored = os.pread(self._stream.fileno(), _PEEK_BYTES, 0)
+            if not self.compression:
+                return stored
+            try:
+                texts = Decompressor(self.compression, ReplayBuffer(self._path, 0)).feed(stored)
+                return next((text for text in texts if text), b"")
+            except DamagedStreamError:
+                return b""
         if self._peeked is None:
             blocks, first = self._open_blocks(), b""
             for block in blocks:  # the first one of a stream may be as short as a magic number
@@ -242,15 +249,6 @@ class Source:
             self._peeked = _PeekedBlocks(first, blocks)
         return self._peeked.first
 
-    def _peek_file(self, stored: bytes) -> bytes:
-        if not self.compression:
-            return stored
-        try:
-            texts = Decompressor(self.compression, ReplayBuffer(self._path, 0)).feed(stored)
-            return next((text for text in texts if text), b"")
-        except DamagedStreamError:
-            return b""
-
     def blocks(self) -> Iterator[bytes]:
         """Iterate over the decompressed text in blocks, none of them empty. Decompression runs ahead on a thread.
 
@@ -259,11 +257,9 @@ class Source:
         return self._open_blocks() if self._peeked is None else self._peeked
 
     def _open_blocks(self) -> Iterator[bytes]:
-        return (
-            iter(Prefetcher(self._decompressed_blocks(), None if self._stop is None else self._stop_reading))
-            if self.compression
-            else self._stored_blocks(_PLAIN_READ_BYTES)
-        )
+        if not self.compression:
+            return self._stored_blocks(_PLAIN_READ_BYTES)
+        return iter(Prefetcher(self._decompressed_blocks(), None if self._stop is None else self._stop_reading))
 
     def _stop_reading(self) -> None:
         self._is_stopped = True
@@ -333,15 +329,6 @@ class Source:
     def close(self) -> None:
         self._stream.close()
 
-    def _read_head(self) -> bytes:
-        head = b""
-        while len(head) < MAGIC_BYTES:
-            part = self._read(MAGIC_BYTES - len(head))
-            if not part:
-                break
-            head += part
-        return head
-
     def _read(self, size: int) -> bytes:
         try:
             return self._stream.read(size) or b""
@@ -361,7 +348,12 @@ class Source:
                 yield block
             block = self._read(size)
         if self._connection_error:
-            self._tally.add(CUT_CONNECTION, f"{self._describe_loss()}; {self._connection_error}")
+            largest = max(self.consumed, self.total or 0)
+            scale, unit = next(((scale, unit) for scale, unit in _UNITS if largest >= scale), _UNITS[-1])
+            of_total = "" if self.total is None else f" of {self.total / scale:,.1f}"
+            to_host = f" to {self._host}" if self._host else ""
+            loss = f"connection{to_host} lost at {self.consumed / scale:,.1f}{of_total} {unit}"
+            self._tally.add(CUT_CONNECTION, f"{loss}; {self._connection_error}")
 
     def _go_on(self) -> bool:
         """Go on over another connection where the last one ended too early; return whether there is one."""
@@ -382,14 +374,6 @@ class Source:
             return False
         self._connection_error = ""
         return True
-
-    def _describe_loss(self) -> str:
-        """Describe where the connection was lost: "connection to gpu-box lost at 466.6 of 503.1 MB"."""
-        largest = max(self.consumed, self.total or 0)
-        scale, unit = next(((scale, unit) for scale, unit in _UNITS if largest >= scale), _UNITS[-1])
-        of_total = "" if self.total is None else f" of {self.total / scale:,.1f}"
-        to_host = f" to {self._host}" if self._host else ""
-        return f"connection{to_host} lost at {self.consumed / scale:,.1f}{of_total} {unit}"
 
     def _decompressed_blocks(self) -> Iterator[bytes]:
         """Yield the text of all gzip members, xz streams or zstd frames in turn."""

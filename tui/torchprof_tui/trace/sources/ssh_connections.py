@@ -77,26 +77,23 @@ class SshConnections:
         not, TraceError (one line) where the host cannot be reached or refuses the login.
         """
         with self._connecting:
-            self._connect(path, allow_prompt)
-
-    def _connect(self, path: SshPath, allow_prompt: bool) -> None:
-        if self._is_connected(path):
-            return
-        if shutil.which("ssh") is None:
-            raise TraceError(f"{path.spec}: {NO_CLIENT}")
-        config = read_ssh_config(path)
-        if config.has_control_path and has_open_connection(path):
-            return
-        status, stderr = self._open(path, config, allow_prompt=False)
-        if status is None:
-            return
-        if status != 255:
-            raise TraceError(f"{path.spec}: ssh ended before the connection was open (exit status {status})")
-        error = create_connection_error(path, stderr)
-        if not allow_prompt or not isinstance(error, LoginNeededError):
-            raise error
-        if self._open(path, config, allow_prompt=True)[0] is not None:
-            raise TraceError(f"{path.spec}: {describe_refusal(path, stderr)}")
+            if self._is_connected(path):
+                return
+            if shutil.which("ssh") is None:
+                raise TraceError(f"{path.spec}: {NO_CLIENT}")
+            config = read_ssh_config(path)
+            if config.has_control_path and has_open_connection(path):
+                return
+            status, stderr = self._open(path, config, allow_prompt=False)
+            if status is None:
+                return
+            if status != 255:
+                raise TraceError(f"{path.spec}: ssh ended before the connection was open (exit status {status})")
+            error = create_connection_error(path, stderr)
+            if not allow_prompt or not isinstance(error, LoginNeededError):
+                raise error
+            if self._open(path, config, allow_prompt=True)[0] is not None:
+                raise TraceError(f"{path.spec}: {describe_refusal(path, stderr)}")
 
     def connect_all(self, paths: Sequence[SshPath], allow_prompt: bool) -> None:
         """Connect to several hosts in turn, as `connect` does.
@@ -104,18 +101,15 @@ class SshConnections:
         Raises the first LoginNeededError after the last host. Of several hosts, one that fails otherwise raises
         nothing: its traces are reported as lost.
         """
-        errors = [error for path in paths if (error := self._try_to_connect(path, allow_prompt)) is not None]
-        errors = [error for error in errors if len(paths) == 1 or isinstance(error, LoginNeededError)]
+        errors = []
+        for path in paths:
+            try:
+                self.connect(path, allow_prompt)
+            except TraceError as error:
+                if len(paths) == 1 or isinstance(error, LoginNeededError):
+                    errors.append(error)
         if errors:
             raise errors[0]
-
-    def _try_to_connect(self, path: SshPath, allow_prompt: bool) -> TraceError | None:
-        """Connect as `connect` does, and return the error in place of raising it."""
-        try:
-            self.connect(path, allow_prompt)
-        except TraceError as error:
-            return error
-        return None
 
     def stop_connecting(self) -> None:
         """End the attempts to connect that are in progress on other threads; they raise TraceError."""
@@ -153,12 +147,22 @@ class SshConnections:
             with contextlib.suppress(OSError):
                 os.unlink(socket)  # of a connection that was lost
             command = build_master_command(path, socket, config, allow_prompt)
-        master = self._start(path, command, folder, allow_prompt)
+        with self._lock:
+            if self._closed:
+                raise TraceError(f"{path.spec}: cancelled")
+            try:
+                master = _Master(command, folder, allow_prompt)
+            except OSError as error:
+                raise TraceError(f"{path.spec}: ssh cannot be started: {error.strerror}") from error
+            self._starting.add(master.process)
         try:
             while master.is_running() and not (socket and os.path.exists(socket)):
                 time.sleep(_POLL_SECONDS)
             if socket is not None and master.is_running():
-                self._add_master(path, master)
+                with self._lock:
+                    if self._closed:
+                        raise TraceError(f"{path.spec}: cancelled")
+                    self._masters[socket_name(path)] = master
                 return None, ""
             status, stderr = master.read_exit()
         except BaseException:
@@ -171,23 +175,6 @@ class SshConnections:
         self._remove_unused_folder()
         is_connected = socket is None and 0 <= status < 255  # otherwise the status of the command that was run there
         return (None, "") if is_connected else (status, stderr)
-
-    def _start(self, path: SshPath, command: Sequence[str], folder: str | None, allow_prompt: bool) -> _Master:
-        with self._lock:
-            if self._closed:
-                raise TraceError(f"{path.spec}: cancelled")
-            try:
-                master = _Master(command, folder, allow_prompt)
-            except OSError as error:
-                raise TraceError(f"{path.spec}: ssh cannot be started: {error.strerror}") from error
-            self._starting.add(master.process)
-        return master
-
-    def _add_master(self, path: SshPath, master: _Master) -> None:
-        with self._lock:
-            if self._closed:
-                raise TraceError(f"{path.spec}: cancelled")
-            self._masters[socket_name(path)] = master
 
     def _remove_unused_folder(self) -> None:
         """Remove the folder where no connection is held: its watcher would remove it if this program were killed."""

@@ -33,8 +33,7 @@ _LISTED_LINE = re.compile(r"([0-9]{1,19}) (-?[0-9]{1,12}) (\S{1,40}(?: \S{1,40} 
 
 _GLOB_MAGIC = re.compile(r"[*?\[]")
 
-_NAME_ONLY_LINE = re.compile(r"- (\.?/.*)")
-"""Output on hosts without `stat`."""
+_NAME_ONLY_LINE = re.compile(r"- (\.?/.*)")  # output on hosts without `stat`
 
 _LISTING_SCRIPT = r"""
 export LC_ALL=C;
@@ -137,17 +136,20 @@ def _parse_answer(target: SshPath, answer: str) -> list[ListedTrace] | str:
         status = _LISTED_LINE.fullmatch(line)
         name_only = _NAME_ONLY_LINE.fullmatch(line) if status is None else None
         path = status[5] if status else name_only[1] if name_only else None
-        if kind != "file" and (path is None or (kind == "folder" and is_key_averages_file(path))):
-            continue
-        if kind != "file" and path is not None and not _is_listed_by(target, kind, path):
-            continue
-        spec = target.spec if kind == "file" or path is None else target.spec_for_path(path)
+        spec = target.spec
+        if kind != "file":
+            is_table = kind == "folder" and path is not None and is_key_averages_file(path)
+            if path is None or is_table or not _is_listed_by(target, kind, path):
+                continue
+            spec = target.spec_for_path(path)
         if status is None:
             traces.append(ListedTrace(spec, None, 0.0))
             continue
         stat_fields = [status[1], status[2], *status[3].split(" "), status[4]]
         size, modified = checked_size(int(status[1])), checked_modified(float(status[2]))
-        traces.append(ListedTrace(spec, size, modified, _spec_identity(spec, stat_fields)))
+        ssh_path = parse_ssh_path(spec)
+        identity = None if ssh_path is None else identity_of(ssh_path, stat_fields)
+        traces.append(ListedTrace(spec, size, modified, identity))
     if kind == "file":
         # The name of a single file may contain a line break.
         return traces[:1] or [ListedTrace(target.spec, None, 0.0)]
@@ -170,11 +172,6 @@ def _is_listed_by(target: SshPath, kind: str, path: str) -> bool:
         return given[:-1] == asked
     same = (mine == theirs or _GLOB_MAGIC.search(mine) for mine, theirs in zip(asked, given, strict=False))
     return len(given) == len(asked) and all(same) and given.count("..") == asked.count("..")
-
-
-def _spec_identity(spec: str, stat_fields: Sequence[str]) -> str | None:
-    path = parse_ssh_path(spec)
-    return None if path is None else identity_of(path, stat_fields)
 
 
 def identity_of(path: SshPath, stat_fields: Sequence[str]) -> str | None:
@@ -235,12 +232,6 @@ fi
 """Sent as one line. Contains no single quotes and no exclamation marks, which some login shells interpret."""
 
 
-def _script_from(offset: int) -> str:
-    """Return the script that sends the file from this byte on."""
-    script = _SCRIPT.replace(") exec ", f') tail -c +{offset + 1} <"$p" | ')
-    return script.replace(' <"$p" ;;', " ;;")
-
-
 def open_ssh_file(path: SshPath) -> Source:
     """Open a file on an ssh host.
 
@@ -262,7 +253,8 @@ def open_ssh_file(path: SshPath) -> Source:
 
         def resume(offset: int) -> None:
             """Send the rest of the file over another connection, packed as before. Raises ConnectionLostError."""
-            answer = stream.restart(_script_from(offset))
+            from_offset = _SCRIPT.replace(") exec ", f') tail -c +{offset + 1} <"$p" | ')
+            answer = stream.restart(from_offset.replace(' <"$p" ;;', " ;;"))
             if answer.split(" ") != ["file", *fields]:
                 raise ConnectionLostError("the rest of the file was not taken: it has changed since")
 

@@ -117,9 +117,9 @@ class SshStream:
         if not part and not self._stopped:
             status = self._process.wait()
             if status:
-                raise ConnectionLostError(
-                    f"the connection to {self._path.host_name} ended early: {self._describe_exit(status)}"
-                )
+                exit_reason = f"ssh was stopped by signal {-status}" if status < 0 else f"exit status {status}"
+                reason = last_line(self._read_stderr()) or exit_reason
+                raise ConnectionLostError(f"the connection to {self._path.host_name} ended early: {reason}")
         return part
 
     def read_listing(self, end: bytes = b"") -> bytes:
@@ -164,10 +164,6 @@ class SshStream:
             return create_connection_error(self._path, stderr)
         reason = last_line(stderr) or last_line(printed.decode(errors="replace")) or f"exit status {status}"
         return TraceError(f"{self._path.spec}: {self._path.host_name} did not run the requested command ({reason})")
-
-    def _describe_exit(self, status: int) -> str:
-        exit_reason = f"ssh was stopped by signal {-status}" if status < 0 else f"exit status {status}"
-        return last_line(self._read_stderr()) or exit_reason
 
     def _read_stderr(self) -> str:
         self._stderr.seek(0)

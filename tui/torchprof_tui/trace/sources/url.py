@@ -33,8 +33,7 @@ from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, ListedTrace, is_key_averages_file, is_pattern
 from torchprof_tui.trace.specs.runs_by_name import FolderError
 
-_MAX_REASON = 100
-"""Characters of a server's or library's own words that are shown."""
+_MAX_REASON = 100  # characters of a server's or library's own words that are shown
 
 _NEXT_STEPS = {
     401: "; put a login into ~/.netrc",
@@ -45,7 +44,13 @@ _NEXT_STEPS = {
 
 def describe_url_error(error: BaseException, spec: str) -> str:
     """Describe an error of opening or reading a URL in a few words, with the next step where there is one."""
-    chain = list(_cause_chain(error))
+    chain: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in chain:
+        chain.insert(0, link)  # the first cause first
+        link = link.__cause__ or link.__context__
+    # The connection that a proxy refused has a general cause: the error that names the proxy comes first.
+    chain.sort(key=lambda cause: type(cause).__name__ != "ClientProxyConnectionError")
     for cause in chain:
         described = _describe_http(cause, spec) or _describe_connection(cause, spec)
         if described is not None:
@@ -97,18 +102,6 @@ def _describe_connection(cause: BaseException, spec: str) -> str | None:
     if isinstance(cause, OSError) and type(cause).__module__ == "ssl":
         return f"no secure connection: {_one_line(str(getattr(cause, 'reason', '') or cause))}"
     return None
-
-
-def _cause_chain(error: BaseException) -> Iterator[BaseException]:
-    """Iterate over an error and its causes, the first cause first."""
-    chain: list[BaseException] = []
-    link: BaseException | None = error
-    while link is not None and link not in chain:
-        chain.append(link)
-        link = link.__cause__ or link.__context__
-    # The connection that a proxy refused has a general cause: the error that names the proxy comes first.
-    chain.sort(key=lambda cause: type(cause).__name__ == "ClientProxyConnectionError")
-    return reversed(chain)
 
 
 def _host(spec: str) -> str:
@@ -212,16 +205,14 @@ def entries_of(links: list[str]) -> Iterator[dict[str, Any]]:
 
 INSTALL_HINT = "pip install 'torchprof-tui[remote]'"
 
-_REQUEST_BYTES = 8 << 20
-"""Bytes per request to an object store: large, as the file is read sequentially."""
+_REQUEST_BYTES = 8 << 20  # bytes per request to an object store: large, as the file is read sequentially
 
 _CONNECT_TIMEOUT_SECONDS, _READ_TIMEOUT_SECONDS = 30, 60
 """Timeouts for connecting, and for each read. fsspec's default limits the whole download instead, which is too short
 for a large trace over a slow line."""
 
 _PARTIAL_CONTENT = 206
-_VALIDATORS = ("ETag", "Last-Modified")
-"""Headers that tell whether a file is the same as before."""
+_VALIDATORS = ("ETag", "Last-Modified")  # headers that tell whether a file is the same as before
 
 _BACKENDS = {
     "s3": "s3fs",
@@ -261,7 +252,10 @@ def open_url(spec: str) -> Source:
         folder = _build_folder_error(spec, file_system, entry)
         if folder is not None:
             raise folder
-        stream = run_limited(spec, lambda: _open_stream(spec, file_system, path), SLOW_ANSWER)
+        options: dict[str, Any] = {"block_size": _REQUEST_BYTES, "cache_type": "readahead"}
+        if _is_http(spec) or spec.lower().startswith("hf://"):
+            options = {"block_size": 0}  # one request for the whole file
+        stream = run_limited(spec, lambda: file_system.open(path, "rb", **options), SLOW_ANSWER)
     except TraceError:
         raise
     except Exception as error:  # each file system has exceptions of its own
@@ -291,7 +285,11 @@ def list_url(spec: str) -> list[ListedTrace] | str:
         except FileNotFoundError:
             if not is_pattern(spec):
                 raise
-            traces = _match_pattern(spec, file_system, path)
+            if _is_http(spec):
+                found = list(entries_of(run_limited(spec, lambda: match_links(file_system, path))))
+            else:
+                found = list(run_limited(spec, lambda: file_system.glob(path, detail=True)).values())
+            traces = _list_files(file_system, found)
             return sorted(traces, key=lambda trace: trace.spec) or f"{spec}: no match there"
         folder = _build_folder_error(spec, file_system, entry)
         if folder is not None:
@@ -301,15 +299,6 @@ def list_url(spec: str) -> list[ListedTrace] | str:
         return str(error)
     except Exception as error:  # each file system has exceptions of its own
         return f"{spec}: {describe_url_error(error, spec)}"
-
-
-def _match_pattern(spec: str, file_system: Any, path: str) -> list[ListedTrace]:
-    """Return the files (not folders) that match; on an HTTP server, those that its pages link to."""
-    if _is_http(spec):
-        found = list(entries_of(run_limited(spec, lambda: match_links(file_system, path))))
-    else:
-        found = list(run_limited(spec, lambda: file_system.glob(path, detail=True)).values())
-    return _list_files(file_system, found)
 
 
 def _list_files(file_system: Any, found: list[Any]) -> list[ListedTrace]:
@@ -358,11 +347,8 @@ def _resolve_file_system(spec: str) -> tuple[Any, str]:
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=_CONNECT_TIMEOUT_SECONDS, sock_read=_READ_TIMEOUT_SECONDS
         )
-        options["client_kwargs"] = {
-            "timeout": timeout,
-            "trust_env": True,
-            **configured,
-        }  # trust_env: use the proxy in the environment
+        # trust_env: use the proxy in the environment
+        options["client_kwargs"] = {"timeout": timeout, "trust_env": True, **configured}
     try:
         return fsspec.core.url_to_fs(spec, **options)  # type: ignore[no-any-return]
     except ImportError as error:
@@ -375,12 +361,6 @@ def _resolve_file_system(spec: str) -> tuple[Any, str]:
         if "Protocol not known" in str(error):
             raise TraceError(f"{spec}: fsspec does not support {protocol}://, and no file has that name") from error
         raise
-
-
-def _open_stream(spec: str, file_system: Any, path: str) -> Any:
-    if _is_http(spec) or spec.lower().startswith("hf://"):
-        return file_system.open(path, "rb", block_size=0)  # one request for the whole file
-    return file_system.open(path, "rb", block_size=_REQUEST_BYTES, cache_type="readahead")
 
 
 def _build_folder_error(spec: str, file_system: Any, entry: RemoteEntry) -> FolderError | None:

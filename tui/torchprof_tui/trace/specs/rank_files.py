@@ -175,8 +175,7 @@ def rank_of(recorded_rank: int | None, spec: str) -> int | None:
 _MAX_OTHER_BYTES = 1 << 20
 """Bytes of a file beside the traces that are read to tell whether it is JSON of another kind."""
 
-_PACKET_TAG = b"\x0a"
-"""What a Perfetto trace begins with, but text may too."""
+_PACKET_TAG = b"\x0a"  # what a Perfetto trace begins with, but text may too
 
 
 def read_trace_head(path: str) -> TraceHead:

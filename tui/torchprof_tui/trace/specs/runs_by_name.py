@@ -103,7 +103,10 @@ def group_recordings(listing: Sequence[ListedTrace]) -> Recordings:
     recordings: list[RankRun] = []
     left_out: list[str] = []
     for traces in _split(listing, lambda trace: _recording_folder(trace.spec)):
-        kept, copies = _split_copies(traces)
+        copies = [trace for trace in traces if _file_name(trace.spec) == _PERFETTO_COPY]
+        kept = [trace for trace in traces if _file_name(trace.spec) != _PERFETTO_COPY]
+        if not kept:
+            kept, copies = traces, []
         left_out += [f"{_file_name(copy.spec)}: the same recording again" for copy in copies]
         ranked = [trace for trace in kept if _is_ranked(trace)]
         unranked = [trace for trace in kept if not _is_ranked(trace)]
@@ -183,13 +186,6 @@ def _recording_folder(spec: str) -> str:
 def _find_stage(spec: str) -> str:
     match = _STAGE.search(spec, spec.rfind("/") + 1)
     return match[1].upper() if match else ""
-
-
-def _split_copies(traces: Sequence[ListedTrace]) -> tuple[list[ListedTrace], list[ListedTrace]]:
-    """Return the traces, and the copies that JAX wrote of one of them."""
-    copies = [trace for trace in traces if _file_name(trace.spec) == _PERFETTO_COPY]
-    kept = [trace for trace in traces if _file_name(trace.spec) != _PERFETTO_COPY]
-    return (kept, copies) if kept else (list(traces), [])
 
 
 def _find_exact_pattern(traces: Sequence[ListedTrace], listing: Sequence[ListedTrace]) -> str:

@@ -208,7 +208,10 @@ def find_usable_folder() -> Path | None:
         return folder
     try:
         if is_default or all(_is_own_item(item) for item in os.scandir(folder)):
-            _write_tag(folder)
+            with contextlib.suppress(FileExistsError):
+                tag = os.open(folder / TAG_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+                with open(tag, "wb", buffering=0) as file:
+                    file.write(TAG_TEXT)
             return folder
     except OSError:
         return folder if is_default and folder.is_dir() else None
@@ -230,14 +233,6 @@ def _has_tag(folder: Path) -> bool:
     with contextlib.suppress(OSError):
         return _read_file(folder / TAG_FILE, len(TAG_TEXT)) == TAG_TEXT
     return False
-
-
-def _write_tag(folder: Path) -> None:
-    """Tag a cache folder; a file of that name stays as it is. Raises OSError."""
-    with contextlib.suppress(FileExistsError):
-        tag = os.open(folder / TAG_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with open(tag, "wb", buffering=0) as file:
-            file.write(TAG_TEXT)
 
 
 def _is_own_item(item: os.DirEntry[str]) -> bool:
@@ -330,11 +325,6 @@ def _find_entry(spec: str, key: str) -> CacheEntry | None:
 def is_cached(identity: str) -> bool:
     """Return whether `find_by_identity` would return an entry now."""
     return (cache_folder() / _digest(identity) / _LOCK_FILE).exists()
-
-
-def find_key(spec: str, identity: str | None = None) -> str | None:
-    """Return the key of a trace: of its `identity` where it is remote, else of the file; None for what has none."""
-    return _file_key(spec) if identity is None else _digest(identity)
 
 
 def is_in_cache_folder(folder: Path) -> bool:
@@ -534,7 +524,7 @@ def _digest(identity: str) -> str:
 
 def find_sketch_path(spec: str, identity: str | None, version: int) -> Path | None:
     """Find where the sketch of a trace is, or would be; None for what has no identity, such as a pipe."""
-    key = find_key(spec, identity)
+    key = _file_key(spec) if identity is None else _digest(identity)
     return None if key is None else cache_folder() / SKETCHES_FOLDER / f"{key}.v{version}.parquet"
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from torchprof_tui.trace.core.arrays import U8, Array
+from torchprof_tui.trace.core.arrays import Array
 from torchprof_tui.trace.core.column_file import (
     ChecksumReader,
     ColumnFile,
@@ -62,12 +62,10 @@ _LANE_FIELDS = tuple(field.name for field in fields(Lane))
 _INDEX_COLUMNS = ("starts", "sums", "masks", "best")
 _TEXT_COLUMNS = ("first", "offset", "length", "checksum")
 
-_PLAIN, _BLOCKS, _GZIP = "plain", "blocks", "gzip"
-"""How `meta.json` names the class of the trace's text."""
+_PLAIN, _BLOCKS, _GZIP = "plain", "blocks", "gzip"  # how `meta.json` names the class of the trace's text
 
 
-_MIN_PARALLEL_BYTES = 16 << 20
-"""Bytes of columns from which their checksums are computed on several threads."""
+_MIN_PARALLEL_BYTES = 16 << 20  # bytes of columns from which their checksums are computed on several threads
 
 
 class StoreError(Exception):
@@ -150,13 +148,15 @@ def iterate_arrays(trace: Trace) -> Iterator[tuple[str, Array]]:
             yield f"memory.{name}", getattr(trace.memory, name)
     for name in _TEXT_COLUMNS:
         yield f"text.{name}", getattr(trace.text, name)
-    blob, ends = _pack_texts(trace.names)
-    yield "names.text", blob
-    yield "names.ends", ends
+    names = [name.encode("utf-8", "surrogatepass") for name in trace.names]
+    yield "names.text", np.frombuffer(b"".join(names), np.uint8)
+    yield "names.ends", np.cumsum(np.fromiter(map(len, names), np.int64, len(names)))
 
 
 def _build_meta(trace: Trace, size: int, folder: Path) -> dict[str, Any]:
     """Return everything but the arrays as JSON takes it. `size`: bytes of the file of columns."""
+    large = trace.large_keys
+    large_fields = large and [_relative_path(large.path, folder), large.compressed, large.spans, large.oversized]
     return {
         "version": FORMAT_VERSION,
         "bytes": size,
@@ -175,7 +175,7 @@ def _build_meta(trace: Trace, size: int, folder: Path) -> dict[str, Any]:
         "memory": trace.memory is not None,
         "problems": [[problem.kind, problem.count, problem.example] for problem in trace.problems],
         "origin": trace.origin,
-        "large": None if trace.large_keys is None else _large_values_fields(trace.large_keys, folder),
+        "large": large_fields,
         "text": _text_fields(trace.text, folder),
     }
 
@@ -202,13 +202,20 @@ def open_trace(folder: Path, verify: bool = False) -> Trace:
     arg_columns: dict[str, list[Any]] = {
         name: [columns[f"args.{name}.events"], columns[f"args.{name}.values"]] for name in meta["args"]
     }
+    large = None
+    if meta["large"] is not None:
+        path, compressed, spans, oversized = meta["large"]
+        spans = {key: (offset, size, crc) for key, (offset, size, crc) in spans.items()}
+        large = LargeValues(folder / path, compressed, spans, oversized)
+    names = columns["names.text"].tobytes()
+    name_bounds = itertools.pairwise([0, *columns["names.ends"].tolist()])
     trace = Trace(
         label=meta["label"],
         format=meta["format"],
         size=meta["size"],
         header=meta["header"],
         **event_columns,
-        names=_unpack_texts(columns["names.text"], columns["names.ends"]),
+        names=[names[begin:end].decode("utf-8", "surrogatepass") for begin, end in name_bounds],
         categories=meta["categories"],
         lanes=[Lane(Role(role), *rest) for role, *rest in meta["lanes"]],
         counters=[Counter(*fields) for fields in counters],
@@ -222,7 +229,7 @@ def open_trace(folder: Path, verify: bool = False) -> Trace:
         problems=[Problem(*fields) for fields in meta["problems"]],
         metadata=read_trace_metadata(meta["header"])[0],
         origin=meta["origin"],
-        large_keys=None if meta["large"] is None else _restore_large_values(folder, meta["large"]),
+        large_keys=large,
         stored_index=RowIndex(order=event_columns["row_order"], first=event_columns["row_first"], **index),
     )
     if verify:
@@ -290,17 +297,6 @@ class _MappedColumns:
         return column
 
 
-def _large_values_fields(values: LargeValues, folder: Path) -> list[Any]:
-    return [_relative_path(values.path, folder), values.compressed, values.spans, values.oversized]
-
-
-def _restore_large_values(folder: Path, fields: list[Any]) -> LargeValues:
-    path, compressed, spans, oversized = fields
-    return LargeValues(
-        folder / path, compressed, {key: (offset, size, crc) for key, (offset, size, crc) in spans.items()}, oversized
-    )
-
-
 def _text_fields(text: TextIndex, folder: Path) -> list[Any]:
     """Return [class, path], for a gzip file followed by [path of its blocks, *fingerprint]."""
     if isinstance(text, GzipText):
@@ -316,20 +312,6 @@ def _restore_text(folder: Path, fields: list[Any], columns: _MappedColumns) -> F
         blocks_path, *fingerprint = rest
         return GzipText(Path(path), **arrays, fingerprint=tuple(fingerprint), blocks_path=folder / blocks_path)
     return (PlainText if kind == _PLAIN else BlockText)(folder / path, **arrays)
-
-
-def _pack_texts(texts: list[str]) -> tuple[U8, Array]:
-    """Return all texts concatenated as UTF-8, and the end offset of each: int64[k]."""
-    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
-    ends = np.cumsum(np.fromiter((len(text) for text in encoded), np.int64, len(encoded)))
-    return np.frombuffer(b"".join(encoded), np.uint8), ends
-
-
-def _unpack_texts(blob: Array, ends: Array) -> list[str]:
-    text = blob.tobytes()
-    bounds = [0, *ends.tolist()]
-    pairs = itertools.pairwise(bounds)
-    return [text[begin:end].decode("utf-8", "surrogatepass") for begin, end in pairs]
 
 
 def _relative_path(path: Path, folder: Path) -> str:

@@ -13,9 +13,10 @@ and the k-th object is taken. This needs one int32 per event (`Trace.ordinal`) a
 from __future__ import annotations
 
 import shutil
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -129,7 +130,7 @@ class RankTexts:
     def __init__(self, texts: Sequence[TextIndex], ordinal_offsets: I64) -> None:
         self._texts = texts
         self._ordinal_offsets = ordinal_offsets
-        self._chunk_offsets = np.cumsum([0, *(len(text.first) for text in texts)], dtype=np.int64)
+        self._chunk_offsets = list(accumulate((len(text.first) for text in texts), initial=0))
         self._first: I64 | None = None
 
     @property
@@ -147,13 +148,10 @@ class RankTexts:
 
     def read_texts(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
         """Yield (chunk, text), one rank's file after the other; see `TextIndex.read_texts`."""
-        for rank, rank_chunks in groupby(chunks, key=self._rank_of_chunk):
-            offset = int(self._chunk_offsets[rank])
+        for rank, rank_chunks in groupby(chunks, key=lambda chunk: bisect_right(self._chunk_offsets, chunk) - 1):
+            offset = self._chunk_offsets[rank]
             for chunk, text in self._texts[rank].read_texts(chunk - offset for chunk in rank_chunks):
                 yield chunk + offset, text
-
-    def _rank_of_chunk(self, chunk: int) -> int:
-        return int(np.searchsorted(self._chunk_offsets, chunk, side="right")) - 1
 
 
 @dataclass

@@ -106,7 +106,8 @@ class GzipText(FileText):
                     writer.put(text)
             finally:
                 writer.close()
-            _write_block_ends(ends_draft, writer.lengths, writer.checksums)
+            values = np.array([*np.cumsum(writer.lengths, dtype=np.int64).tolist(), *writer.checksums], np.int64)
+            np.append(values, checksum_array(values)).tofile(ends_draft)
             self._check_unchanged()
             blocks_draft.replace(self.blocks_path)
             ends_draft.replace(self._ends_path)  # last, because blocks count only once this file exists
@@ -126,7 +127,7 @@ class GzipText(FileText):
 
     @property
     def _ends_path(self) -> Path:
-        """File with the end offset and the checksum of each block; see `_write_block_ends`."""
+        """File of int64[2c + 1]: the end offset of each block, its checksum, and the checksum of these."""
         return self.blocks_path.with_suffix(".ends")
 
     def _read_stored(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
@@ -139,7 +140,23 @@ class GzipText(FileText):
             # Imported by name: blocks, which most texts have, need no source.
             source: Source = importlib.import_module("torchprof_tui.trace.sources.source").open_source(str(self.path))
             source.unpack_all = True  # the size limit was passed, or lifted, when the file was decoded
-            yield from _read_text_spans(source, self.offset, self.length, chunks)
+            blocks = source.blocks()
+            buffer, buffer_offset = b"", 0
+            try:
+                for chunk in chunks:
+                    begin, end = int(self.offset[chunk]), int(self.offset[chunk] + self.length[chunk])
+                    while buffer_offset + len(buffer) < end:
+                        block = next(blocks, None)
+                        if block is None:
+                            raise TraceChangedError(CHANGED_MESSAGE)
+                        drop = min(max(begin - buffer_offset, 0), len(buffer))
+                        buffer, buffer_offset = buffer[drop:] + block, buffer_offset + drop
+                    yield chunk, buffer[begin - buffer_offset : end - buffer_offset]
+            finally:
+                close = getattr(blocks, "close", None)
+                if close is not None:
+                    close()
+                source.close()
         except TraceError as error:
             raise TraceChangedError(str(error)) from error
 
@@ -149,41 +166,13 @@ class GzipText(FileText):
             raise TraceChangedError(CHANGED_MESSAGE)
 
 
-def _write_block_ends(path: Path, lengths: list[int], checksums: list[int]) -> None:
-    """Write int64[2c + 1]: the end offset of each block, its checksum, and the checksum of these. Raises OSError."""
-    values = np.array([*np.cumsum(lengths, dtype=np.int64).tolist(), *checksums], np.int64)
-    np.append(values, checksum_array(values)).tofile(path)
-
-
 def _read_block_ends(path: Path, count: int) -> tuple[I64, U32] | None:
     """Read the end offset, int64[count], and the checksum of each block; None where the file is damaged."""
     values = np.fromfile(path, np.int64)
-    if len(values) != 2 * count + 1 or path.stat().st_size != values.nbytes:
-        return None
-    if checksum_array(values[:-1]) != int(values[-1]):
+    is_whole = len(values) == 2 * count + 1 and path.stat().st_size == values.nbytes
+    if not is_whole or checksum_array(values[:-1]) != int(values[-1]):
         return None
     return values[:count], values[count:-1].astype(np.uint32)
-
-
-def _read_text_spans(source: Source, offset: I64, length: I64, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-    """Yield (chunk, text) of ascending spans of a source's text, holding no more of it than one span needs."""
-    blocks = source.blocks()
-    buffer, buffer_offset = b"", 0
-    try:
-        for chunk in chunks:
-            begin, end = int(offset[chunk]), int(offset[chunk] + length[chunk])
-            while buffer_offset + len(buffer) < end:
-                block = next(blocks, None)
-                if block is None:
-                    raise TraceChangedError(CHANGED_MESSAGE)
-                drop = min(max(begin - buffer_offset, 0), len(buffer))
-                buffer, buffer_offset = buffer[drop:] + block, buffer_offset + drop
-            yield chunk, buffer[begin - buffer_offset : end - buffer_offset]
-    finally:
-        close = getattr(blocks, "close", None)
-        if close is not None:
-            close()
-        source.close()
 
 
 def _stat_fingerprint(status: os.stat_result) -> tuple[int, ...]:

@@ -14,8 +14,7 @@ from torchprof_tui.analysis.repetition.repeat_fold import Seam
 from torchprof_tui.analysis.repetition.step_list import are_repetitions
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Step
-from torchprof_tui.trace.query.time_axis import compute_ticks
-from torchprof_tui.trace.query.viewport import Viewport
+from torchprof_tui.trace.query.viewport import Viewport, compute_ticks
 from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.painted_widget import TextRun, build_strip
 from torchprof_tui.ui.lanes.mouse_gestures import Drag, TimeWheel

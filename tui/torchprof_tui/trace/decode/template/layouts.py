@@ -318,8 +318,7 @@ def _locate_args(args: dict[str, Any], group: int) -> dict[str, NumberPosition |
 MAX_LAYOUTS = 1 << 15
 """Most layouts that are parsed, each in about 30 µs; a file with more does not consist of repeating entries."""
 
-_MAX_INTEGER_DIGITS = 18
-"""Most digits of an integer: more may not fit in 64 bits."""
+_MAX_INTEGER_DIGITS = 18  # most digits of an integer: more may not fit in 64 bits
 
 _MAX_ENTRY_BYTES = 1 << 24
 """Longest entry: a position has 25 bits for the end of a number. No entry of a plain chunk is nearly as long."""
@@ -403,20 +402,16 @@ class LayoutTable(dict[bytes, int]):
         self.byte_length[code] = ends[-1]
         self.template_code[code] = numbered.code
         self.group[code] = numbered.template.group
-        if numbered.template.series is not None:
-            self.series[code] = self._intern_series(numbered.template.series)
+        if (series := numbered.template.series) is not None:
+            if series not in self.series_names:  # a file has few
+                self.series_names.append(series)
+            self.series[code] = self.series_names.index(series)
         for kind, run, negative, _ in numbered.wanted_numbers:
             self.number_positions[kind, code] = ends[2 * run + 1] << _END_BIT | negative << _SIGN_BIT | lengths[run]
         self.head_run_count[code] = len(head_runs)
         self.first_head_run[code] = len(self._head_positions) + len(self._pending_head_positions)
         self._pending_head_positions += [ends[2 * run + 1] << _END_BIT | lengths[run] for run in head_runs]
         return True
-
-    def _intern_series(self, name: str) -> int:
-        """Return the number of a counter's series; a file has few."""
-        if name not in self.series_names:
-            self.series_names.append(name)
-        return self.series_names.index(name)
 
     @property
     def head_run_positions(self) -> I32:
@@ -427,17 +422,11 @@ class LayoutTable(dict[bytes, int]):
         return self._head_positions.view
 
     def _get_template(self, text: bytes) -> _NumberedTemplate | None:
-        try:
-            return self._templates[text]
-        except KeyError:
+        if text not in self._templates:
             template = parse_template(text, self.opening)
-            numbered = (
-                None
-                if template is None
-                else _NumberedTemplate(len(self._templates), template, _list_wanted_numbers(template))
-            )
-            self._templates[text] = numbered
-            return numbered
+            code = len(self._templates)
+            self._templates[text] = None if template is None else _NumberedTemplate.of_template(code, template)
+        return self._templates[text]
 
     def is_integer_part(self, code: int, offset: int) -> bool:
         """Tell whether the run at this offset, in entries of this layout, is the integer part of a number."""
@@ -473,11 +462,11 @@ class _NumberedTemplate:
     template: Template
     wanted_numbers: list[tuple[int, int, bool, int]]
 
-
-def _list_wanted_numbers(template: Template) -> list[tuple[int, int, bool, int]]:
-    wanted = []
-    for name, number in template.numbers.items():
-        wanted.append((NUMBER_COLUMNS.index(name), number.run, number.negative, MAX_DIGITS))
-        if number.fraction >= 0:
-            wanted.append((FRACTION_OF[name], number.fraction, number.negative, _MAX_FRACTION_DIGITS))
-    return wanted
+    @classmethod
+    def of_template(cls, code: int, template: Template) -> _NumberedTemplate:
+        wanted = []
+        for name, number in template.numbers.items():
+            wanted.append((NUMBER_COLUMNS.index(name), number.run, number.negative, MAX_DIGITS))
+            if number.fraction >= 0:
+                wanted.append((FRACTION_OF[name], number.fraction, number.negative, _MAX_FRACTION_DIGITS))
+        return cls(code, template, wanted)
