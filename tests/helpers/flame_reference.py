@@ -83,3 +83,12 @@ def _is_frame(trace: Trace, event: int, fold_by: FoldBy) -> bool:
 def _name(trace: Trace, event: int) -> str:
     is_step = trace.kind[event] == Kind.STEP and len(trace.steps) > 1
     return "ProfilerStep*" if is_step else trace.event(event).name
+
+
+def list_children(tree: FlameTree, node: int) -> list[int]:
+    """List the children of a node, heaviest first."""
+    children, child, end = [], node + 1, node + int(tree.size[node])
+    while child < end:
+        children.append(child)
+        child += int(tree.size[child])
+    return children

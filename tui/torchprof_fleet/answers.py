@@ -7,10 +7,11 @@ from typing import Annotated
 
 import numpy as np
 
-from torchprof_fleet.analysis.findings import Arrival, find_median, find_slowest_stage
+from torchprof_fleet.analysis.findings import find_median, find_slowest_stage
 from torchprof_fleet.analysis.heat_map import Measure, measure_cells
 from torchprof_fleet.analysis.rank_sketch import UNKNOWN_BYTES
 from torchprof_fleet.analysis.report import FleetReport
+from torchprof_fleet.analysis.waits import rank_waits
 from torchprof_tui.answers.record import Answer, Record, about
 from torchprof_tui.trace.core.arrays import F64
 
@@ -173,6 +174,15 @@ def build_fleet(report: FleetReport, limit: int, kept: int = 0) -> Fleet:
 def _build_faults(report: FleetReport) -> list[FleetFault]:
     records = []
     for finding, share in zip(report.findings, report.savings, strict=True):
+        arrival = None
+        if (found := finding.arrival) is not None:
+            arrival = FleetArrival(
+                late_us=round(found.late / 1000, 3),
+                late_share=round(found.late_share, DIGITS),
+                last=found.last,
+                collectives=found.collectives,
+                steps=list(found.steps),
+            )
         records.append(
             FleetFault(
                 kind=finding.kind.value,
@@ -181,7 +191,7 @@ def _build_faults(report: FleetReport) -> list[FleetFault]:
                 host=finding.host or None,
                 step=finding.step,
                 size=round(finding.size, DIGITS),
-                arrival=_build_arrival(finding.arrival),
+                arrival=arrival,
                 cause=finding.cause,
                 why=finding.text,
                 action=finding.action,
@@ -190,18 +200,6 @@ def _build_faults(report: FleetReport) -> list[FleetFault]:
             )
         )
     return records
-
-
-def _build_arrival(arrival: Arrival | None) -> FleetArrival | None:
-    if arrival is None:
-        return None
-    return FleetArrival(
-        late_us=round(arrival.late / 1000, 3),
-        late_share=round(arrival.late_share, DIGITS),
-        last=arrival.last,
-        collectives=arrival.collectives,
-        steps=list(arrival.steps),
-    )
 
 
 def list_what_ifs(report: FleetReport, limit: int) -> list[FleetWithout]:
@@ -225,11 +223,12 @@ def list_what_ifs(report: FleetReport, limit: int) -> list[FleetWithout]:
 
 
 def list_ranks(report: FleetReport, limit: int) -> list[FleetRank]:
-    """List the slowest ranks."""
+    """List the ranks by how late they usually are, then by how slow their GPU and CPU are."""
     fleet, checker = report.fleet, report.checker
     waits = {each.rank: each for each in report.waits}
     records = []
-    for index in report.list_slowest_ranks(limit):
+    factor = np.fmax(np.nan_to_num(checker.gpu.factor), np.nan_to_num(checker.cpu.factor))
+    for index in np.lexsort((-factor, -report.slowness))[:limit].tolist():
         sketch, wait = fleet.sketches[index], waits.get(index)
         records.append(
             FleetRank(
@@ -265,16 +264,16 @@ def list_hosts(report: FleetReport, limit: int) -> list[FleetHost]:
 
 
 def list_steps(report: FleetReport, limit: int) -> list[FleetStep]:
-    """List the longest steps."""
-    fleet = report.fleet
+    """List the steps by their median duration, the longest first."""
+    fleet, medians = report.fleet, np.nanmedian(report.fleet.durations, axis=0)
     busy, exposed = measure_cells(report, Measure.BUSY), measure_cells(report, Measure.EXPOSED)
     records = []
-    for step in report.list_slowest_steps(limit):
-        cause = report.find_cause_of_step(step)
+    for step in np.argsort(-medians, kind="stable")[:limit].tolist():
+        cause = next(iter(rank_waits(report.checker.matched, [step])), None)
         records.append(
             FleetStep(
                 step=int(fleet.steps[step]),
-                median_us=float(np.nanmedian(fleet.durations[:, step])) / 1000,
+                median_us=float(medians[step]) / 1000,
                 longest_us=float(np.nanmax(fleet.durations[:, step])) / 1000,
                 busy_share=_find_median(busy[:, step]),
                 exposed_share=_find_median(exposed[:, step]),

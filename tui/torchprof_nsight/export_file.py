@@ -66,20 +66,26 @@ class ExportFile:
     def __init__(self, spec: str, path: Path) -> None:
         self.spec = spec
         self.damage: list[str] = []
-        self._refuse_unfinished(path)
+        for suffix in ("-wal", "-journal"):
+            beside = Path(f"{path}{suffix}")
+            try:
+                unfinished = beside.stat().st_size > 0
+            except OSError:
+                continue
+            if unfinished:
+                state = f"still being written: {excerpt(beside.name)} holds changes"
+                raise TraceError(f"{spec}: an SQLite file that is {state}; wait for nsys, or export it again")
         size = path.stat().st_size
         self._max_rows = size // MIN_ROW_BYTES
         self._max_text_bytes = size * _MAX_TEXT_SHARE
         self._max_seconds = _MIN_SECONDS + size * _SECONDS_PER_BYTE
         self._text_bytes = 0
+        uri = f"file:{quote(os.fspath(path.absolute()))}?mode=ro&immutable=1"
         try:
-            self._connection = sqlite3.connect(
-                f"file:{quote(os.fspath(path.absolute()))}?mode=ro&immutable=1", uri=True, check_same_thread=False
-            )
+            self._connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
         except sqlite3.Error as error:
-            raise TraceError(
-                f"{spec}: an SQLite file that cannot be opened{quote_file(f': {excerpt(str(error))}')}"
-            ) from error
+            reason = quote_file(f": {excerpt(str(error))}")
+            raise TraceError(f"{spec}: an SQLite file that cannot be opened{reason}") from error
         try:
             self._columns = self._read_schema()
         except (sqlite3.Error, UnicodeError, OverflowError) as error:
@@ -107,7 +113,9 @@ class ExportFile:
         known = self._columns.get(table)
         if known is None:
             return
-        names = ", ".join(_select(column) if column in known else "NULL" for column in columns)
+        # One byte in place of each binary value, which may be long: no other value is as large as x''.
+        select = """CASE WHEN "{0}" >= x'' THEN x'00' ELSE "{0}" END"""
+        names = ", ".join(select.format(column) if column in known else "NULL" for column in columns)
         count, seconds = 0, 0.0
         self._text_bytes = 0
         try:
@@ -124,7 +132,8 @@ class ExportFile:
                     raise sqlite3.DatabaseError("more rows than the file can hold")
                 yield rows
         except (sqlite3.Error, OverflowError) as error:
-            reason = "it takes too long" if _is_interrupted(error) else excerpt(str(error))
+            is_interrupted = isinstance(error, sqlite3.OperationalError) and str(error) == "interrupted"
+            reason = "it takes too long" if is_interrupted else excerpt(str(error))
             self.damage.append(f"{table}: after {count:,} rows: {reason}")
 
     def read_all(self, table: str, columns: Sequence[str], limit: int = 100_000) -> list[tuple[Any, ...]]:
@@ -157,20 +166,6 @@ class ExportFile:
     def close(self) -> None:
         self._connection.close()
 
-    def _refuse_unfinished(self, path: Path) -> None:
-        """Raise TraceError where a part of the content is in a journal beside the file, which is not read."""
-        for suffix in ("-wal", "-journal"):
-            beside = Path(f"{path}{suffix}")
-            try:
-                unfinished = beside.stat().st_size > 0
-            except OSError:
-                continue
-            if unfinished:
-                raise TraceError(
-                    f"{self.spec}: an SQLite file that is still being written: {excerpt(beside.name)} holds changes; "
-                    "wait for nsys, or export it again"
-                )
-
     def _read_schema(self) -> dict[str, frozenset[str]]:
         """Map the ordinary tables to the names of their columns."""
         connection = self._connection
@@ -184,18 +179,12 @@ class ExportFile:
         connection.set_authorizer(_authorize)
         self._limit_time(time.thread_time() + self._max_seconds)
         listed = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
-        names = [
-            name
-            for name, sql in listed
-            if isinstance(name, str)
-            and isinstance(sql, str)
-            and '"' not in name
-            and sql.upper().startswith("CREATE TABLE")
-        ]
         columns = {}
-        for name in names:
-            rows = connection.execute(f'PRAGMA table_info("{name}")').fetchmany(_MAX_COLUMNS)
-            columns[name] = frozenset(row[1] for row in rows)
+        for name, sql in listed:
+            is_quotable = isinstance(name, str) and '"' not in name
+            if is_quotable and isinstance(sql, str) and sql.upper().startswith("CREATE TABLE"):
+                rows = connection.execute(f'PRAGMA table_info("{name}")').fetchmany(_MAX_COLUMNS)
+                columns[name] = frozenset(row[1] for row in rows)
         return columns
 
     def _limit_time(self, end: float) -> None:
@@ -208,15 +197,6 @@ class ExportFile:
         if self._text_bytes > self._max_text_bytes:
             raise sqlite3.DataError("more text than the file can hold")
         return data[: MAX_TEXT * _MAX_BYTES_PER_CHARACTER].decode("utf-8", "replace")[:MAX_TEXT]
-
-
-def _select(column: str) -> str:
-    """Return the expression that reads a column, with one byte in place of each binary value, which may be long."""
-    return f"""CASE WHEN "{column}" >= x'' THEN x'00' ELSE "{column}" END"""  # no other value is as large as x''
-
-
-def _is_interrupted(error: Exception) -> bool:
-    return isinstance(error, sqlite3.OperationalError) and str(error) == "interrupted"
 
 
 def _authorize(action: int, first: str | None, second: str | None, database: str | None, source: str | None) -> int:

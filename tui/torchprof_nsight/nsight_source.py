@@ -164,10 +164,15 @@ class KinetoText:
         """Yield the text in pieces. `header`: the keys before the events."""
         yield json.dumps(header)[:-1] + ',\n  "traceEvents": [\n'
         export = self._export
-        self._ids = read_process_ids(export, self._find_processes())
+        ids = {each for rows in export.fetch(RUNTIME, ("globalTid",)) for (each,) in rows}
+        self._ids = read_process_ids(export, {each for each in ids if isinstance(each, int)})
         api_columns = ("start", "end", "globalTid", "correlationId", "nameId")
         yield from self._write_table(RUNTIME, api_columns, self._format_call)
-        self._domains = self._read_domains()
+        has_domains = export.has(NVTX, "domainId", "eventType")
+        for rows in export.fetch(NVTX, ("eventType", "domainId", "text", "textId")) if has_domains else ():
+            for kind, domain, text, text_id in rows:
+                if kind == _NVTX_DOMAIN and isinstance(domain, int):
+                    self._domains[domain] = self._quote_text(text, text_id)
         nvtx_columns = ("start", "end", "eventType", "text", "textId", "globalTid", "domainId")
         yield from self._write_table(NVTX, nvtx_columns, self._format_nvtx)
         on_gpu = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "graphNodeId")
@@ -179,7 +184,12 @@ class KinetoText:
         yield from self._write_table(MEMSET, (*on_gpu, "memKind", "bytes"), self._format_memset)
         yield from self._write_table(GRAPH, (*on_gpu, "graphId"), self._format_graph)
         yield from self._write_table(SYNC, on_gpu, self._format_sync)
-        yield "".join(self._format_names())
+        for thread, name in export.read_all("ThreadNames", ("globalTid", "nameId")):
+            if isinstance(thread, int) and isinstance(name, int) and name in self._strings:
+                yield _METADATA % ("thread_name", pid_of(thread), tid_of(thread), self._quote(name))
+        for process, name in export.read_all("PROCESSES", ("globalPid", "name")):
+            if isinstance(process, int) and isinstance(name, str):
+                yield _METADATA % ("process_name", pid_of(process), 0, json.dumps(name[:MAX_TEXT]))
         yield '  {\n    "name": "process_labels", "ph": "M", "ts": 0, "pid": 0, "tid": 0\n  }\n  ]\n}\n'
 
     def _write_table(
@@ -201,32 +211,19 @@ class KinetoText:
             half = len(rows) // 2
             return self._format_rows(table, rows[:half], format_row) + self._format_rows(table, rows[half:], format_row)
 
-    def _find_processes(self) -> set[int]:
-        ids = {each for rows in self._export.fetch(RUNTIME, ("globalTid",)) for (each,) in rows}
-        return {each for each in ids if isinstance(each, int)}
-
-    def _read_domains(self) -> dict[int, str]:
-        """Return the names of NVTX domains by their number."""
-        if not self._export.has(NVTX, "domainId", "eventType"):
-            return {}
-        domains: dict[int, str] = {}
-        for rows in self._export.fetch(NVTX, ("eventType", "domainId", "text", "textId")):
-            for kind, domain, text, text_id in rows:
-                if kind == _NVTX_DOMAIN and isinstance(domain, int):
-                    domains[domain] = self._quote_text(text, text_id)
-        return domains
-
     def _format_call(self, row: tuple[Any, ...]) -> str:
         start, end, thread, correlation, name = row
-        known = self._api.get(name)
-        if known is None:
-            known = self._api[name] = _describe_call(self._strings.get(name, f"call {_integer(name)}"))
+        if name not in self._api:  # its category and its name as JSON, as Kineto has them
+            call = self._strings.get(name, f"call {_integer(name)}")
+            is_driver = call.startswith("cu") and not call.startswith("cuda")
+            text = json.dumps(call if is_driver else _API_VERSION.sub("", call))
+            self._api[name] = ("cuda_driver" if is_driver else "cuda_runtime", text)
         times = _split_times(start, end)
         correlation = self._ids.unique_correlation(thread, _integer(correlation or 0))
         blocking = _BLOCKING_CALL.match(self._strings.get(name, ""))
         if blocking:
             self._blocking[correlation] = _SYNC_NAMES[blocking[1]]
-        return _API % (*known, pid_of(thread), tid_of(thread), *times, correlation)
+        return _API % (*self._api[name], pid_of(thread), tid_of(thread), *times, correlation)
 
     def _format_nvtx(self, row: tuple[Any, ...]) -> str:
         start, end, kind, text, text_id, thread, domain = row
@@ -254,16 +251,13 @@ class KinetoText:
         kind, source, target, size = row[8:12]
         memory = f"{_MEMORY_KINDS.get(source, 'Unknown')} -> {_MEMORY_KINDS.get(target, 'Unknown')}"
         name = f'"Memcpy {_COPY_KINDS.get(kind, "Unknown")} ({memory})"'
-        return self._format_on_gpu(
-            row, "gpu_memcpy", name, "" if size is None else f',\n      "bytes": {_integer(size)}'
-        )
+        more = "" if size is None else f',\n      "bytes": {_integer(size)}'
+        return self._format_on_gpu(row, "gpu_memcpy", name, more)
 
     def _format_memset(self, row: tuple[Any, ...]) -> str:
         kind, size = row[8:10]
-        name = f'"Memset ({_MEMORY_KINDS.get(kind, "Unknown")})"'
-        return self._format_on_gpu(
-            row, "gpu_memset", name, "" if size is None else f',\n      "bytes": {_integer(size)}'
-        )
+        more = "" if size is None else f',\n      "bytes": {_integer(size)}'
+        return self._format_on_gpu(row, "gpu_memset", f'"Memset ({_MEMORY_KINDS.get(kind, "Unknown")})"', more)
 
     def _format_graph(self, row: tuple[Any, ...]) -> str:
         number = f" {_integer(row[8])}" if row[8] is not None else ""
@@ -287,15 +281,6 @@ class KinetoText:
         more += _NODE % node if node else ""
         return _GPU % (category, name, device, stream, *times, device, context or 0, stream, correlation, more)
 
-    def _format_names(self) -> Iterator[str]:
-        """Format the names of threads and processes."""
-        for thread, name in self._export.read_all("ThreadNames", ("globalTid", "nameId")):
-            if isinstance(thread, int) and isinstance(name, int) and name in self._strings:
-                yield _METADATA % ("thread_name", pid_of(thread), tid_of(thread), self._quote(name))
-        for process, name in self._export.read_all("PROCESSES", ("globalPid", "name")):
-            if isinstance(process, int) and isinstance(name, str):
-                yield _METADATA % ("process_name", pid_of(process), 0, json.dumps(name[:MAX_TEXT]))
-
     def _quote(self, number: Any) -> str:
         """Return a text of StringIds as JSON."""
         quoted = self._quoted.get(number)
@@ -310,12 +295,6 @@ class KinetoText:
         if isinstance(text, str):
             return json.dumps(text[:MAX_TEXT])
         return '""' if text_id is None else self._quote(text_id)
-
-
-def _describe_call(name: str) -> tuple[str, str]:
-    """Return the category of an API call and its name, as JSON, as Kineto has them."""
-    is_driver = name.startswith("cu") and not name.startswith("cuda")
-    return ("cuda_driver", json.dumps(name)) if is_driver else ("cuda_runtime", json.dumps(_API_VERSION.sub("", name)))
 
 
 def _split_times(start: Any, end: Any) -> tuple[int, int, int, int]:
@@ -372,24 +351,20 @@ class NsightSource(Source):
 
     @property
     def problems(self) -> list[Problem]:
-        return [*super().problems, *self._list_table_problems()]
-
-    def _list_table_problems(self) -> Iterator[Problem]:
-        export = self._export
-        for line in export.damage:
-            yield Problem(DAMAGED_TABLE, 1, line)
+        export, found = self._export, super().problems
+        found = [*found, *(Problem(DAMAGED_TABLE, 1, line) for line in export.damage)]
         for table, count in self._text.unreadable.items():
-            yield Problem(UNREADABLE_ENTRY, count, f"in {table}: a row without a usable time or number")
+            found.append(Problem(UNREADABLE_ENTRY, count, f"in {table}: a row without a usable time or number"))
         if NVTX not in export.tables:
-            yield Problem(NO_TABLE, 1, f"{NVTX}: nsys profile --trace=cuda,nvtx records ranges")
+            found.append(Problem(NO_TABLE, 1, f"{NVTX}: nsys profile --trace=cuda,nvtx records ranges"))
         if GRAPH in export.tables:
-            yield Problem(
-                WHOLE_GRAPHS, export.count_rows(GRAPH), "nsys profile --cuda-graph-trace=node records each kernel"
-            )
+            advice = "nsys profile --cuda-graph-trace=node records each kernel"
+            found.append(Problem(WHOLE_GRAPHS, export.count_rows(GRAPH), advice))
         unread = {table: count for table in _UNREAD_TABLES if (count := export.count_rows(table))}
         if unread:
             named = ", ".join(f"{table} ({count:,})" for table, count in unread.items())
-            yield Problem(UNREAD_TABLE, sum(unread.values()), named)
+            found.append(Problem(UNREAD_TABLE, sum(unread.values()), named))
+        return found
 
 
 def open_nsight_export(source: Source) -> NsightSource:

@@ -8,7 +8,7 @@ import pytest
 from tests.helpers.pattern_traces import GEMM, op_with_work
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, overhead, runtime, step, trace
 from torchprof_tui.analysis.compare.op_tree import Side
-from torchprof_tui.analysis.compare.steady_steps import choose_side
+from torchprof_tui.analysis.compare.side_analysis import choose_side
 from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, ComparisonError, StepSelection, parse_step_numbers
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules import warmup

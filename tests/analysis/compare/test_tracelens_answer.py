@@ -16,7 +16,7 @@ import pytest
 from tests.analysis.compare.sides import load_side
 from tests.helpers.paths import SHARED_TRACES
 from torchprof_tui.analysis.compare.compared_tree import ComparedTree
-from torchprof_tui.analysis.compare.matching import TreeMatch, find_common_callers, match_trees
+from torchprof_tui.analysis.compare.matching import TreeMatch, match_trees
 from torchprof_tui.analysis.compare.op_tree import Side
 from torchprof_tui.trace.core.arrays import I32
 
@@ -43,6 +43,21 @@ def kernel_of(row: dict[str, str]) -> Kernel:
 def match_pair() -> tuple[TreeMatch, tuple[Side, Side]]:
     sides = load_side(FOLDER / PAIR[0]), load_side(FOLDER / PAIR[1])
     return match_trees(*sides), sides
+
+
+def find_common_callers(match: TreeMatch) -> tuple[I32, I32]:
+    """Find the lowest common caller of each row of GPU work: its node on that side, int32[rows of A] and [of B].
+
+    For work of matched calls it is the call; for work of calls whose names differ, the caller whose pair is matched.
+    """
+    callers = tuple(tree.tree.work.node.copy() for tree in (match.a, match.b))
+    for group in match.work_groups:
+        callers[0][list(group.members_a)] = group.caller_a
+        callers[1][list(group.members_b)] = group.caller_b
+    moved = match.work.caller_a >= 0
+    callers[0][match.work.a[moved]] = match.work.caller_a[moved]
+    callers[1][match.work.b[moved]] = match.work.caller_b[moved]
+    return callers[0], callers[1]
 
 
 def list_kernels(side: Side, tree: ComparedTree, callers: I32) -> list[tuple[Kernel, int]]:

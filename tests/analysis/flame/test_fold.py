@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.helpers.flame_reference import fold_slowly, list_tree_paths
+from tests.helpers.flame_reference import fold_slowly, list_children, list_tree_paths
 from tests.helpers.golden_files import load_sample
 from tests.helpers.trace_builder import annotation, cpu, flow, kernel, python, runtime, step, trace
 from torchprof_tui.analysis.flame import fold
@@ -52,7 +52,7 @@ def check(folded: FlameTree, whole: Trace, only: np.ndarray | None = None) -> No
     assert folded.value_ns.sum() == folded.total == select_timed_events(whole, folded.time, only)[1].sum()
     assert folded.parent[0] == -1
     for node in range(len(folded)):
-        children = list(folded.iterate_children(node))
+        children = list_children(folded, node)
         assert all(folded.parent[child] == node for child in children)
         assert folded.size[node] == 1 + sum(folded.size[child] for child in children)
         assert folded.total_ns[node] == folded.value_ns[node] + sum(folded.total_ns[child] for child in children)
@@ -94,12 +94,12 @@ def test_gpu_time_belongs_to_the_stack_of_its_launch() -> None:
 def test_time_without_a_frame_has_nodes_of_its_own() -> None:
     folded = fold_trace(training(), FoldBy.MODULE, FoldTime.GPU)
     assert folded.missing_ns == 21_000
-    assert [folded.label(node) for node in folded.iterate_children(0)] == [
+    assert [folded.label(node) for node in list_children(folded, 0)] == [
         "nn.Module: Net_0",
         "(GPU work without a recorded launch)",
         "(no module)",
     ]
-    assert folded.missing_ns == sum(folded.total_ns[node] for node in list(folded.iterate_children(0))[1:])
+    assert folded.missing_ns == sum(folded.total_ns[node] for node in list_children(folded, 0)[1:])
 
 
 def test_the_first_event_is_the_earliest_in_the_scope() -> None:

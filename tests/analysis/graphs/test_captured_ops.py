@@ -18,7 +18,7 @@ from torchprof_tui.analysis.graphs.captured_ops import (
     CapturedOps,
     OpSource,
     build_captured_ops,
-    find_captured_op,
+    find_captured_chain,
     get_captured_ops,
 )
 from torchprof_tui.analysis.graphs.node_matching import Doubt
@@ -286,7 +286,7 @@ def test_a_capture_whose_file_is_gone_is_left_out() -> None:
 def test_kernels_outside_of_replays_have_no_captured_op() -> None:
     made = trace(*eager(*MODEL))
     assert get_captured_ops(made) is None
-    assert all(find_captured_op(made, event) is None for event in range(len(made)))
+    assert all(find_captured_chain(made, event) is None for event in range(len(made)))
 
 
 def test_replayed_kernels_are_found_by_the_name_of_their_op() -> None:

@@ -369,7 +369,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
         yield b"{}"
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("torchprof_tui.analysis.slicing.document_writer._read_kept_entries", fail)
+    monkeypatch.setattr("torchprof_tui.analysis.slicing.document_writer._extract_kept_entries", fail)
     with pytest.raises(OSError, match="No space"):
         write_slice(load_trace(str(path), cache=False), 0, 10**6, out)
     assert out.read_text() == "what was there"

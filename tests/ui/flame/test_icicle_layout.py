@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from tests.helpers.flame_reference import list_children
 from tests.helpers.golden_files import load_sample
 from tests.helpers.trace_builder import cpu, trace
 from torchprof_tui.analysis.flame.flame_tree import FlameTree, FoldBy, FoldTime
@@ -40,7 +41,7 @@ def check_tiling(tree: FlameTree, zoom: Zoom, width: int) -> None:
             children = [child for child in below if box.node < child.node < box.last]
             if box.merged or box.above_zoom:
                 continue
-            assert sum(child.merged or 1 for child in children) == len(list(tree.iterate_children(box.node)))
+            assert sum(child.merged or 1 for child in children) == len(list_children(tree, box.node))
             assert sum(child.total_ns for child in children) == box.total_ns - tree.value_ns[box.node]
             assert all(box.x <= child.x and child.x + child.width <= box.x + box.width for child in children)
             assert layout.find_box(tree, box.node) == (depth, index)

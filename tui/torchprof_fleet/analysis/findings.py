@@ -7,7 +7,7 @@ in which all ranks are equally slow has none of them. What one rank alone loses 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -50,11 +50,6 @@ class Speed:
             if (ratio := find_median(ratios)) is not None:
                 pairs.append((name, ratio))
         return sorted(pairs, key=lambda pair: -pair[1])
-
-    def slowest_names(self, index: int, limit: int = 3) -> list[tuple[str, float]]:
-        """Return the names that are slowest on a rank, with their ratios."""
-        ratio = np.nan_to_num(self.ratio[index])
-        return [(self.names[name], float(ratio[name])) for name in np.argsort(-ratio, kind="stable")[:limit].tolist()]
 
 
 def compare_gpus(fleet: Fleet) -> Speed:
@@ -262,7 +257,14 @@ class FleetChecker:
         self.fleet: Fleet = matched.fleet
         self.matched = matched
         self.cpu = compare_cpus(self.fleet)
-        self.gpu = self._compare_peers(compare_gpus(self.fleet))
+        # GPUs are compared with those of the same stage or experts: the others' kernels have other sizes
+        speed = compare_gpus(self.fleet)
+        factor = speed.factor.copy()
+        for words in (STAGE_WORDS, EXPERT_WORDS):
+            for peers in self.find_peers(words).values():
+                if len(peers) > 2:
+                    factor[peers] /= np.nanmedian(factor[peers])
+        self.gpu = Speed(speed.names, factor, speed.ratio)
         self.late_share: F64 = matched.lateness / np.nanmedian(self.fleet.durations, axis=0)
         self.usual_late_share: F64 = _median_of_rows(self.late_share)
 
@@ -293,9 +295,9 @@ class FleetChecker:
         late &= _find_outliers(np.where(explained, np.nan, self.usual_late_share), LATE_SHARE)
         slow_cpus, slow_gpus = self.slow_cpus & ~late, self.slow_gpus & ~late
         return [
-            *self._name_machines(late, FindingKind.LATE, self._describe_late),
-            *self._name_machines(slow_cpus, FindingKind.SLOW_CPU, self._describe_cpu),
-            *self._name_machines(slow_gpus, FindingKind.SLOW_GPU, self._describe_gpu),
+            *self._name_machines(late, FindingKind.LATE),
+            *self._name_machines(slow_cpus, FindingKind.SLOW_CPU),
+            *self._name_machines(slow_gpus, FindingKind.SLOW_GPU),
             *self._find_stalls(slow | late),
             *self._find_growth(),
             *self._find_unbalanced(STAGE_WORDS, FindingKind.UNBALANCED_STAGES, "pipeline stage"),
@@ -323,15 +325,6 @@ class FleetChecker:
         last = int(np.isin(matched.last_rank[used], members).sum())
         return Arrival(late, share, last, len(used), tuple(self.fleet.steps[columns].tolist()))
 
-    def _compare_peers(self, speed: Speed) -> Speed:
-        """Compare GPUs with those of the same stage or experts, whose kernels have other sizes than the others'."""
-        factor = speed.factor.copy()
-        for words in (STAGE_WORDS, EXPERT_WORDS):
-            for peers in self.find_peers(words).values():
-                if len(peers) > 2:
-                    factor[peers] /= np.nanmedian(factor[peers])
-        return Speed(speed.names, factor, speed.ratio)
-
     def find_peers(self, words: Collection[str]) -> dict[int, I64]:
         """Find the ranks (indexes) at each position of the process groups of these words, positions ascending."""
         peers: dict[int, list[int]] = {}
@@ -343,9 +336,7 @@ class FleetChecker:
                     break
         return {position: np.array(peers[position], np.int64) for position in sorted(peers) if position >= 0}
 
-    def _name_machines(
-        self, faulty: Bool, kind: FindingKind, describe: Callable[[I64], tuple[float, str, str]]
-    ) -> Iterator[FleetFinding]:
+    def _name_machines(self, faulty: Bool, kind: FindingKind) -> Iterator[FleetFinding]:
         """Name whole hosts where nearly all of their ranks are faulty, then single ranks."""
         rest = faulty.copy()
         for host, members in self.fleet.host_members.items():
@@ -354,11 +345,11 @@ class FleetChecker:
                 rest[members] = False
                 who = f"host {host} ({len(hit)} of its {len(members)} ranks)"
                 host_kind = kind if kind is FindingKind.LATE else FindingKind.SLOW_HOST
-                yield self._name_late(host_kind, hit, host, who, *describe(hit))
+                yield self._name_late(host_kind, hit, host, who, *self._describe_fault(kind, hit))
         for index in np.flatnonzero(rest).tolist():
             members = np.array([index])
             who = self.fleet.label_rank(index)
-            yield self._name_late(kind, members, self.fleet.hosts[index], who, *describe(members))
+            yield self._name_late(kind, members, self.fleet.hosts[index], who, *self._describe_fault(kind, members))
 
     def _name_late(
         self, kind: FindingKind, members: I64, host: str, who: str, size: float, text: str, cause: str
@@ -369,18 +360,19 @@ class FleetChecker:
         told = f"{who}: {text}" if arrival is None else f"{who}: {arrival.text}; {text}"
         return FleetFinding(kind, tuple(members.tolist()), host, None, size, told, arrival, cause)
 
-    def _describe_cpu(self, members: I64) -> tuple[float, str, str]:
-        factor = float(np.median(self.cpu.factor[members]))
-        text = f"its CPU takes {factor:.2f} times as long for the same {len(self.cpu.names)} ops as the median rank"
-        return factor, text, FindingKind.SLOW_CPU.value
-
-    def _describe_gpu(self, members: I64) -> tuple[float, str, str]:
-        factor = float(np.median(self.gpu.factor[members]))
-        slowest = ", ".join(f"{name} {ratio:.2f}" for name, ratio in self.gpu.slowest_names(int(members[0])))
-        text = f"its GPU takes {factor:.2f} times as long for the same kernels as the median rank ({slowest})"
-        return factor, text, FindingKind.SLOW_GPU.value
-
-    def _describe_late(self, members: I64) -> tuple[float, str, str]:
+    def _describe_fault(self, kind: FindingKind, members: I64) -> tuple[float, str, str]:
+        """Describe what is wrong with ranks: its size, a line of text, and the cause."""
+        if kind is FindingKind.SLOW_CPU:
+            factor = float(np.median(self.cpu.factor[members]))
+            text = f"its CPU takes {factor:.2f} times as long for the same {len(self.cpu.names)} ops as the median rank"
+            return factor, text, kind.value
+        if kind is FindingKind.SLOW_GPU:
+            factor = float(np.median(self.gpu.factor[members]))
+            ratio = np.nan_to_num(self.gpu.ratio[members[0]])
+            names = [(self.gpu.names[name], ratio[name]) for name in np.argsort(-ratio, kind="stable")[:3].tolist()]
+            slowest = ", ".join(f"{name} {value:.2f}" for name, value in names)
+            text = f"its GPU takes {factor:.2f} times as long for the same kernels as the median rank ({slowest})"
+            return factor, text, kind.value
         share = float(np.median(self.usual_late_share[members]))
         slow = [name for name, found in (("CPU", self.slow_cpus), ("GPU", self.slow_gpus)) if found[members].any()]
         part = float(np.median(self.slow_excess[members]))
@@ -414,6 +406,7 @@ class FleetChecker:
         """Find steps in which single ranks, or the ranks of one host, came far later than they usually do."""
         if np.isfinite(self.late_share).any(axis=0).sum() < MIN_STEPS_FOR_STALL:
             return
+        matched = self.matched
         excess = np.nan_to_num(self.late_share - self.usual_late_share[:, None])
         limit = np.where(is_slow, STALL_SHARE_OF_SLOW, STALL_SHARE)[:, None]
         usual = np.nan_to_num(self.usual_late_share)[:, None]
@@ -423,8 +416,9 @@ class FleetChecker:
             rows = np.flatnonzero(is_stall[:, column])
             host = self._find_common_host(rows)
             for members in [rows] if host else rows[:, None]:
-                if not self._holds_up(members, column):
-                    continue
+                last = (matched.step == column) & np.isin(matched.last_rank, members) & ~matched.is_first
+                if matched.median_wait[last].sum() < STALL_SHARE / 2 * self.fleet.step_time:
+                    continue  # others waited for another rank, which came later still
                 size = float(excess[members, column].max())
                 who = f"host {host}" if host else self.fleet.label_rank(int(members[0]))
                 cause = self._find_idle_cause(members, number)
@@ -435,12 +429,6 @@ class FleetChecker:
                 label = cause.label if cause is not None else ""
                 indexes = tuple(members.tolist())
                 yield FleetFinding(FindingKind.STALL, indexes, name, number, size, text, arrival, label)
-
-    def _holds_up(self, members: I64, step: int) -> bool:
-        """Whether others waited for these ranks in a step (index), not for another that came later still."""
-        matched = self.matched
-        own = (matched.step == step) & np.isin(matched.last_rank, members) & ~matched.is_first
-        return float(matched.median_wait[own].sum()) >= STALL_SHARE / 2 * self.fleet.step_time
 
     def _find_common_host(self, rows: I64) -> str:
         """Return the host whose ranks these are, nearly all of them; "" for none."""

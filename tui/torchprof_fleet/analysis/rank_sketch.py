@@ -280,14 +280,6 @@ def _repeat_tuples(
     return build_lists(arrow, lengths, arrow.StructArray.from_arrays(arrays, names=list(fields)))
 
 
-def _texts(arrow: Any, tables: Sequence[tuple[Any, Sequence[str]]]) -> Any:
-    """Build an array of texts from pairs of indexes and texts."""
-    texts = [text for _, texts in tables for text in texts]
-    first = np.concatenate([[0], np.cumsum([len(texts) for _, texts in tables])])[:-1]
-    index = np.concatenate([index + offset for (index, _), offset in zip(tables, first, strict=True)])
-    return build_texts(arrow, texts, index)
-
-
 def _build_structs(
     arrow: Any,
     tables: Sequence[SketchCollectives | DurationQuantiles],
@@ -296,8 +288,15 @@ def _build_structs(
     others: dict[str, Any],
     numbers: dict[str, str],
 ) -> Any:
-    """Build a list of structs for each row: their texts, other arrays, then `numbers` of the tables."""
-    fields = {name: _texts(arrow, pairs) for name, pairs in texts.items()} | others
+    """Build a list of structs for each row: their texts (of each table indexes and texts), other arrays, then
+    `numbers` of the tables.
+    """
+    fields = {}
+    for name, pairs in texts.items():
+        offsets = np.concatenate([[0], np.cumsum([len(known) for _, known in pairs])])[:-1]
+        index = np.concatenate([index + offset for (index, _), offset in zip(pairs, offsets, strict=True)])
+        fields[name] = build_texts(arrow, [text for _, known in pairs for text in known], index)
+    fields |= others
     for name, field in numbers.items():
         fields[name] = build_numbers(arrow, np.concatenate([getattr(each, field) for each in tables]))
     first = np.concatenate([[0], np.cumsum(rows)])[:-1]
@@ -356,6 +355,9 @@ def _decode_table(table: Any) -> list[RankSketch]:
     found = []
     for first, (low, high) in zip(firsts, pairwise(bounds), strict=True):
         kernels, ops = (_decode_durations(flat, low, high) for flat in durations)
+        step, part = collectives.find_steps(low, high)
+        group, group_texts = collectives.take_texts("group", part)
+        operation, operation_texts = collectives.take_texts("operation", part)
         found.append(
             RankSketch(
                 **{name: first[name] for name in _RANK_TEXTS},
@@ -364,7 +366,14 @@ def _decode_table(table: Any) -> list[RankSketch]:
                 groups=tuple(tuple(group[name] for name in _GROUP_FIELDS) for group in first["groups"]),
                 problems=tuple(first["problems"]),
                 steps=SketchSteps(**{field: column[low:high] for field, column in steps.items()}, idle=idle[low:high]),
-                collectives=_decode_collectives(collectives, order, low, high),
+                collectives=SketchCollectives(
+                    step=step,
+                    group=group,
+                    operation=(operation + len(group_texts)).astype(np.int32),
+                    order=order[part],
+                    **{field: collectives.numbers[name][part] for name, field in _COLLECTIVE_NUMBERS.items()},
+                    texts=(*group_texts, *operation_texts),
+                ),
                 kernels=kernels,
                 ops=ops,
             )
@@ -401,20 +410,6 @@ class _Flat:
 
 def _chunk(table: Any, name: str) -> Any:
     return table.column(name).chunk(0)
-
-
-def _decode_collectives(flat: _Flat, order: I32, low: int, high: int) -> SketchCollectives:
-    step, part = flat.find_steps(low, high)
-    group, group_texts = flat.take_texts("group", part)
-    operation, operation_texts = flat.take_texts("operation", part)
-    return SketchCollectives(
-        step=step,
-        group=group,
-        operation=(operation + len(group_texts)).astype(np.int32),
-        order=order[part],
-        **{field: flat.numbers[name][part] for name, field in _COLLECTIVE_NUMBERS.items()},
-        texts=(*group_texts, *operation_texts),
-    )
 
 
 def _decode_durations(flat: _Flat, low: int, high: int) -> DurationQuantiles:

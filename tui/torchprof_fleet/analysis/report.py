@@ -18,7 +18,7 @@ from torchprof_fleet.analysis.findings import FleetChecker, FleetFinding
 from torchprof_fleet.analysis.fleet import Fleet, LeftOut, build_fleet
 from torchprof_fleet.analysis.rank_sketch import RankSketch
 from torchprof_fleet.analysis.waits import MatchedSketches, WaitedFor, find_medians, match_sketches, rank_waits
-from torchprof_tui.trace.core.arrays import F64, I64, Bool
+from torchprof_tui.trace.core.arrays import F64, I64
 
 
 class Replay:
@@ -49,27 +49,20 @@ class Replay:
         chosen = np.zeros(len(self.matched.fleet), np.bool_)
         chosen[list(ranks)] = True
         gaps, tails = self.gaps.copy(), self.tails.copy()
-        part = chosen[self.matched.rank]
-        usual = self._find_usual_gaps(~part)
-        gaps[part] = np.minimum(gaps[part], usual[part])
+        matched = self.matched
+        part = chosen[matched.rank]
+        # the median gap before each collective over the parts of the other ranks, ∞ for none
+        usual_gaps = np.full(len(matched), np.inf)
+        collectives, medians = find_medians(matched.collective[~part], self.gaps[~part])
+        usual_gaps[collectives] = medians
+        gaps[part] = np.minimum(gaps[part], usual_gaps[matched.collective[part]])
         if not chosen.all():
             tails[chosen] = np.minimum(tails[chosen], np.median(tails[~chosen]))
-        return min(max(self._run(gaps, tails), self._find_longest_cpu(chosen)), self.base)
-
-    def _find_longest_cpu(self, chosen: Bool) -> float:
-        """Find the ns of CPU time that no rank can do without, where the chosen ranks need what the others do."""
+        # CPU time that no rank can do without, where the chosen ranks need what the others do
         own = np.array([sketch.steps.cpu.sum() for sketch in self.matched.fleet.sketches], np.float64)
-        usual = float(np.median(own[~chosen])) if not chosen.all() else np.inf
-        return float(np.where(chosen, np.minimum(own, usual), own).max())
-
-    def _find_usual_gaps(self, counted: Bool) -> F64:
-        """Find the median gap before the collective of each part over its counted parts: float64[k], ∞ for none."""
-        matched = self.matched
-        usual = np.full(len(matched), np.inf)
-        used, medians = find_medians(matched.collective[counted], self.gaps[counted])
-        usual[used] = medians
-        spread: F64 = usual[matched.collective]
-        return spread
+        usual_cpu = float(np.median(own[~chosen])) if not chosen.all() else np.inf
+        longest_cpu = float(np.where(chosen, np.minimum(own, usual_cpu), own).max())
+        return min(max(self._run(gaps, tails), longest_cpu), self.base)
 
     def _run(self, gaps: F64, tails: F64) -> float:
         """Replay and return the ns until the last rank has ended."""
@@ -121,24 +114,10 @@ class FleetReport:
         """float64[r]: share of a step by which each rank usually comes late; 0 where unknown."""
         return np.nan_to_num(self.checker.usual_late_share)
 
-    def list_slowest_ranks(self, limit: int) -> list[int]:
-        """List the ranks (indexes) by how late they usually are, then by how slow their GPU and CPU are."""
-        factor = np.fmax(np.nan_to_num(self.checker.gpu.factor), np.nan_to_num(self.checker.cpu.factor))
-        return np.lexsort((-factor, -self.slowness))[:limit].tolist()  # type: ignore[no-any-return]
-
     def list_slowest_hosts(self, limit: int) -> list[str]:
         """List the hosts by the mean of how late their ranks usually are."""
         hosts = self.fleet.host_members
         return sorted(hosts, key=lambda host: -float(self.slowness[hosts[host]].mean()))[:limit]
-
-    def list_slowest_steps(self, limit: int) -> list[int]:
-        """List the steps (indexes) by their median duration."""
-        return np.argsort(-np.nanmedian(self.fleet.durations, axis=0), kind="stable")[:limit].tolist()  # type: ignore[no-any-return]
-
-    def find_cause_of_step(self, step: int) -> WaitedFor | None:
-        """Find the rank that was waited for most in a step (index); None where nobody waited."""
-        waits = rank_waits(self.checker.matched, [step])
-        return waits[0] if waits else None
 
     def remove(self, ranks: Sequence[int]) -> float | None:
         """Find the share of the job's time, 0..1, that is saved without the slowness of these ranks.

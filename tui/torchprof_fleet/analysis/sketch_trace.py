@@ -25,7 +25,6 @@ from torchprof_tui.analysis.patterns.engine.check_scope import Scope, step_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.host_code_time import find_main_thread
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime, decide_regime
 from torchprof_tui.analysis.time.gpu_time import work_mask
@@ -70,6 +69,8 @@ def sketch_trace(trace: Trace) -> RankSketch:
     rank = rank_of(trace.rank, trace.label)
     devices = [device.name for device in trace.metadata.devices]
     memory = trace.memory
+    ops = np.flatnonzero(np.asarray(trace.kind) == Kind.OP)
+    op_step, own_time = _assign_steps(np.asarray(trace.start[ops]), starts), np.asarray(trace.self_duration[ops])
     return RankSketch(
         file=trace.label,
         rank=-1 if rank is None else rank,
@@ -87,8 +88,21 @@ def sketch_trace(trace: Trace) -> RankSketch:
         steps=_sketch_steps(checker, scopes, counts),
         collectives=collectives,
         kernels=_sketch_kernels(trace, starts),
-        ops=_sketch_ops(trace, starts),
+        ops=_summarize(op_step, np.asarray(trace.name[ops]), own_time, trace.names, MAX_OPS),
     )
+
+
+def _sketch_kernels(trace: Trace, starts: I64) -> DurationQuantiles:
+    """Sketch the durations of kernels and copies by class, without collectives, whose durations are waits."""
+    kind = np.asarray(trace.kind)
+    rows = np.flatnonzero(work_mask(kind) & (kind != Kind.COLLECTIVE))
+    name = np.asarray(trace.name[rows])
+    used = sorted_unique(name)
+    class_of_name = np.zeros(len(trace.names) + 1, np.int32)
+    class_of_name[used] = classify_names([trace.names[number] for number in used.tolist()])
+    labels = [each.label for each in KernelClass]
+    step = _assign_steps(np.asarray(trace.start[rows]), starts)
+    return _summarize(step, class_of_name[name], np.asarray(trace.duration[rows]), labels, len(labels))
 
 
 def _divide_time(checker: Checker) -> tuple[Regime, tuple[tuple[str, int], ...]]:
@@ -130,7 +144,13 @@ def _sketch_steps(checker: Checker, scopes: Sequence[tuple[int, Scope]], collect
     idle = np.zeros((len(scopes), len(IdleCause)), np.int64)
     for index, (_, scope) in enumerate(scopes):
         view = checker.view(scope)
-        times[index, 4] = _measure_cpu(view)
+        main = find_main_thread(view)
+        if main is not None:  # what of the scope its main thread does not wait for the GPU
+            waiting = NO_INTERVALS
+            for table in (view.gap_finder.sync_calls, view.gap_finder.blocking_copies):
+                table = table.select((table.row >= main.first) & (table.row < main.last))
+                waiting = waiting | union(table.start, table.end)
+            times[index, 4] = scope.length - waiting.measure_between(scope.t0, scope.t1)
         for device in tables.devices:
             times[index, 0] += tables.busy_intervals(device).clip(scope.t0, scope.t1).total
             times[index, 1] += tables.compute_intervals[device].clip(scope.t0, scope.t1).total
@@ -152,19 +172,6 @@ def _sketch_steps(checker: Checker, scopes: Sequence[tuple[int, Scope]], collect
         idle=idle,
         collective_count=collective_counts,
     )
-
-
-def _measure_cpu(view: ScopeView) -> int:
-    """Measure the ns of a scope in which its main thread did not wait for the GPU; 0 without ops of a thread."""
-    main = find_main_thread(view)
-    if main is None:
-        return 0
-    finder, waiting = view.gap_finder, NO_INTERVALS
-    for table in (finder.sync_calls, finder.blocking_copies):
-        table = table.select((table.row >= main.first) & (table.row < main.last))
-        waiting = waiting | union(table.start, table.end)
-    scope = view.scope
-    return scope.length - waiting.measure_between(scope.t0, scope.t1)
 
 
 def _assign_steps(times: I64, starts: I64) -> I32:
@@ -214,24 +221,6 @@ def _shorten_group(text: str) -> str:
     return f"{name.strip()[:MAX_GROUP_TEXT]} #{digest}"
 
 
-def _sketch_kernels(trace: Trace, starts: I64) -> DurationQuantiles:
-    """Sketch the durations of kernels and copies by class, without collectives, whose durations are waits."""
-    rows = np.flatnonzero(work_mask(np.asarray(trace.kind)) & (np.asarray(trace.kind) != Kind.COLLECTIVE))
-    name = np.asarray(trace.name[rows])
-    used = sorted_unique(name)
-    class_of_name = np.zeros(len(trace.names) + 1, np.int32)
-    class_of_name[used] = classify_names([trace.names[number] for number in used.tolist()])
-    step = _assign_steps(np.asarray(trace.start[rows]), starts)
-    labels = [KernelClass(number).label for number in range(len(KernelClass))]
-    return _summarize(step, class_of_name[name], np.asarray(trace.duration[rows]), labels, len(KernelClass))
-
-
-def _sketch_ops(trace: Trace, starts: I64) -> DurationQuantiles:
-    rows = np.flatnonzero(np.asarray(trace.kind) == Kind.OP)
-    step = _assign_steps(np.asarray(trace.start[rows]), starts)
-    return _summarize(step, np.asarray(trace.name[rows]), np.asarray(trace.self_duration[rows]), trace.names, MAX_OPS)
-
-
 def _summarize(step: I32, name: I32, duration: I64, names: Sequence[str], limit: int) -> DurationQuantiles:
     """Summarise durations by step and name; of each step the `limit` names with most time."""
     order = np.lexsort((duration, name, step))
@@ -272,7 +261,7 @@ def sketch_file(spec: str, identity: str | None = None) -> SketchResult:
         return SketchResult(spec, reason=reason)
 
 
-def _sketch_spec(spec: str, identity: str | None):  # type: ignore[no-untyped-def]
+def _sketch_spec(spec: str, identity: str | None) -> RankSketch:
     state = OpeningState(spec, cache=True, identity=identity)
     if not state.cached:
         state.close()

@@ -120,11 +120,11 @@ def match_sketches(fleet: Fleet) -> MatchedSketches:
     # In the order in which they begin, measured on each rank from the start of its step.
     median_begin = find_medians(np.repeat(np.arange(len(size)), size), offset[by_key])[1][kept]
     kept = kept[np.lexsort((kept, median_begin, key[0][first[kept]]))]
-    rows = by_key[_expand(first[kept], size[kept])]
-    at = first[kept]
+    at, bounds = first[kept], np.concatenate([[0], np.cumsum(size[kept])]).astype(np.int64)
+    rows = by_key[np.repeat(at - bounds[:-1], size[kept]) + np.arange(bounds[-1])]
     return MatchedSketches(
         fleet,
-        np.concatenate([[0], np.cumsum(size[kept])]).astype(np.int64),
+        bounds,
         key[0][at],
         key[1][at],
         key[3][at],
@@ -178,14 +178,6 @@ def _find_bounds(key: I64) -> I64:
         return np.zeros(1, np.int64)
     changes = np.flatnonzero((np.diff(key, axis=1) != 0).any(axis=0)) + 1
     return np.concatenate([[0], changes, [count]]).astype(np.int64)
-
-
-def _expand(first: I64, size: I64) -> I64:
-    """Return the positions of runs that begin at `first` and have `size`: int64[sum of sizes]."""
-    total = np.cumsum(size)
-    begin = np.repeat(first - (total - size), size)
-    positions: I64 = begin + np.arange(len(begin))
-    return positions
 
 
 def _reduce(function: np.ufunc, values: I64, first: I64) -> I64:
@@ -258,7 +250,11 @@ def measure_groups(matched: MatchedSketches) -> list[GroupBandwidth]:
         return []
     size = np.maximum.reduceat(matched.bytes, matched.first[:-1])
     usable = (size >= MIN_BYTES) & (matched.transfer > 0)
-    bandwidth = _measure_bus(matched, size)
+    # bytes per ns on the bus, which is GB/s: float64[m]
+    count = np.diff(matched.first)
+    is_reduced = np.array(["allreduce" in text.lower().replace("_", "") for text in matched.texts] or [False])
+    factor = (count - 1) / count * np.where(is_reduced[matched.operation], 2, 1)
+    bandwidth = size * factor / np.maximum(matched.transfer, 1)
     group_of_part = np.repeat(matched.group, np.diff(matched.first))
     found = []
     for group in np.unique(matched.group[usable]).tolist():
@@ -271,12 +267,3 @@ def measure_groups(matched: MatchedSketches) -> list[GroupBandwidth]:
             GroupBandwidth(ranks, of_ranks, float(np.median(bandwidth[rows])), int(matched.transfer[rows].sum()))
         )
     return found
-
-
-def _measure_bus(matched: MatchedSketches, size: I64) -> F64:
-    """Measure bytes per ns on the bus, which is GB/s: float64[m]."""
-    count = np.diff(matched.first)
-    is_reduced = np.array(["allreduce" in text.lower().replace("_", "") for text in matched.texts] or [False])
-    factor = (count - 1) / count * np.where(is_reduced[matched.operation], 2, 1)
-    rate: F64 = size * factor / np.maximum(matched.transfer, 1)
-    return rate

@@ -38,16 +38,21 @@ def run(options: FleetOptions) -> int:
         hosts = [path for path in map(parse_ssh_path, map(resolve_path, options.source)) if path is not None]
         connections.connect_all(hosts, allow_prompt=sys.stderr.isatty())
         traces, lost = list_sources(options.source, stack)
-        sketch_many = _choose_workers(options)
+        sketch_many: SketchMany = partial(sketch_locally, jobs=count_cores())
+        if options.on is not None:
+            if options.jobs is not None:
+                raise UsageError("--jobs is for this machine, --on for the workers of a cluster: leave one out")
+            sketch_many = partial(sketch_on_cluster, address=options.on)
         if _shows_screen(options):
             # imports textual, which the text does not need
             screen = importlib.import_module("torchprof_fleet.command.screen")
             status: int = screen.open_screen(options, traces, lost, sketch_many, connections)
             return status
         try:
-            return _print(options, _sketch(options, traces, lost, sketch_many))
+            _sketch_and_print(options, traces, lost, sketch_many)
         except OutputError as error:
             raise UsageError(f"--parquet: {error}") from error
+        return 0
 
 
 def _shows_screen(options: FleetOptions) -> bool:
@@ -55,8 +60,20 @@ def _shows_screen(options: FleetOptions) -> bool:
     return not options.json and options.parquet is None and sys.stdout.isatty() and not find_terminal_problem()
 
 
-def _print(options: FleetOptions, sketched: SketchedFleet) -> int:
+def _sketch_and_print(
+    options: FleetOptions, traces: Sequence[ListedTrace], lost: Sequence[LeftOut], sketch_many: SketchMany
+) -> None:
     out = None if options.parquet is None else Path(options.parquet)
+    if out is not None:
+        check_target(out)
+    show = _Progress()
+    try:
+        sketched = sketch_all(traces, sketch_many, not options.no_cache, show, no_traces=lost)
+    finally:
+        show.clear()
+    note_phase("sketched", ranks=len(sketched.sketches), reused=sketched.reused)
+    if not options.no_cache:
+        report_refused_cache()
     if out is not None:
         write_atomically(out, encode_sketches(sketched.sketches))
     document = build_fleet(compare_sketched(sketched), options.top, sketched.reused)
@@ -67,31 +84,6 @@ def _print(options: FleetOptions, sketched: SketchedFleet) -> int:
         importlib.import_module("torchprof_fleet.command.text").print_fleet(document)
     if out is not None:
         print(clean(f"wrote {out}: {format_file_size(out.stat().st_size)}"), file=sys.stderr)
-    return 0
-
-
-def _sketch(
-    options: FleetOptions, traces: Sequence[ListedTrace], lost: Sequence[LeftOut], sketch_many: SketchMany
-) -> SketchedFleet:
-    if options.parquet is not None:
-        check_target(Path(options.parquet))
-    show = _Progress()
-    try:
-        sketched = sketch_all(traces, sketch_many, not options.no_cache, show, no_traces=lost)
-    finally:
-        show.clear()
-    note_phase("sketched", ranks=len(sketched.sketches), reused=sketched.reused)
-    if not options.no_cache:
-        report_refused_cache()
-    return sketched
-
-
-def _choose_workers(options: FleetOptions) -> SketchMany:
-    if options.on is not None and options.jobs is not None:
-        raise UsageError("--jobs is for this machine, --on for the workers of a cluster: leave one out")
-    if options.on is not None:
-        return partial(sketch_on_cluster, address=options.on)
-    return partial(sketch_locally, jobs=count_cores())
 
 
 class _Progress:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any
 
 from torchprof_fleet.analysis.sketch_task import SketchResult, run_sketch_task
 from torchprof_tui.trace.core.errors import TraceError
@@ -97,7 +96,13 @@ def sketch_on_cluster(
 ) -> Iterator[SketchResult]:
     """Sketch traces on the workers of a scheduler, each result as it comes. Raises TraceError where it has none."""
     distributed = import_extra("distributed", "fleet")
-    client = _connect(distributed, address)
+    try:
+        client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise TraceError(f"--on {address}: no Dask scheduler answers ({' '.join(str(error).split())[:120]})") from error
+    if not client.scheduler_info()["workers"]:
+        client.close()
+        raise TraceError(f"--on {address}: the scheduler has no workers; start some: dask worker {address}")
     try:
         specs, identities = [trace.spec for trace in traces], [trace.identity for trace in traces]
         futures = client.map(run_sketch_task, specs, identities, pure=False, retries=RETRIES)
@@ -109,26 +114,11 @@ def sketch_on_cluster(
                 time.sleep(CLUSTER_POLL_SECONDS)
                 continue
             for future in pending.next_batch(block=False):
-                yield _read_result(future, spec_of[future.key])
+                failure, spec = future.exception(), spec_of[future.key]
+                if failure is None:
+                    yield future.result()
+                else:
+                    reason = f"({type(failure).__name__}: {' '.join(str(failure).split())[:200]})"
+                    yield SketchResult(spec, reason=f"{spec}: its worker failed {reason}")
     finally:
         client.close()  # cancels what is not done
-
-
-def _connect(distributed: Any, address: str) -> Any:
-    try:
-        client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
-    except (OSError, ValueError, TimeoutError) as error:
-        raise TraceError(f"--on {address}: no Dask scheduler answers ({' '.join(str(error).split())[:120]})") from error
-    if not client.scheduler_info()["workers"]:
-        client.close()
-        raise TraceError(f"--on {address}: the scheduler has no workers; start some: dask worker {address}")
-    return client
-
-
-def _read_result(future: Any, spec: str) -> SketchResult:
-    error = future.exception()
-    if error is not None:
-        reason = " ".join(str(error).split())[:200]
-        return SketchResult(spec, reason=f"{spec}: its worker failed ({type(error).__name__}: {reason})")
-    result: SketchResult = future.result()
-    return result

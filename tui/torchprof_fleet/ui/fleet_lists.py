@@ -13,19 +13,28 @@ from torchprof_fleet.analysis.findings import find_median
 from torchprof_fleet.analysis.report import FleetReport
 from torchprof_fleet.analysis.waits import measure_waits_for
 from torchprof_fleet.answers import list_hosts, list_ranks, list_steps, list_what_ifs
+from torchprof_fleet.ui.row_text import (
+    HOST_TITLES,
+    NOTHING_FOUND,
+    RANK_TITLES,
+    STEP_TITLES,
+    UNKNOWN,
+    format_factor,
+    format_host,
+    format_rank,
+    format_step,
+)
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import DEFAULT_PALETTE, wrap_text
 
-UNKNOWN = "–"
 MAX_ROWS = 200
 """Rows of a list."""
 
 MAX_REMOVED = 8
 """Ranks, and hosts, without which the job is replayed: the first ones account for nearly all of the time."""
 
-NOTHING_FOUND = "Nothing stands out: no rank, host or step differs from the others by more than they vary."
 SLOW, FACTOR_CELLS = 1.05, 20
 
 
@@ -59,15 +68,6 @@ class ListContent:
     rows: tuple[ListRow, ...]
 
 
-def build_list(report: FleetReport, which: FleetList, width: int, members: Sequence[int]) -> ListContent:
-    """Build a list for a width; `members`: the ranks (indexes) under the cursor, for their speed."""
-    if which is FleetList.FINDINGS:
-        return _build_findings(report, width)
-    if which is FleetList.SPEED:
-        return _build_speed(report, members, width)
-    return _BUILDERS[which](report)
-
-
 def _build_findings(report: FleetReport, width: int) -> ListContent:
     steps = {int(number): index for index, number in enumerate(report.fleet.steps.tolist())}
     rows: list[ListRow] = []
@@ -92,49 +92,23 @@ def _wrap(text: str, width: int, indent: str) -> list[str]:
 
 def _build_ranks(report: FleetReport) -> ListContent:
     rows = list_ranks(report, MAX_ROWS)
-    cells = [
-        (
-            *(str(row.rank), format_share(row.late_share), format_factor(row.gpu_factor)),
-            *(format_factor(row.cpu_factor), format_duration(row.step_us * 1000), str(row.waited_for)),
-            *(format_duration(row.delay_us * 1000), row.host or UNKNOWN, row.regime),
-        )
-        for row in rows
-    ]
-    titles = ("rank", "late", "GPU", "CPU", "step", "last in", "others waited", "host", "its own verdict")
-    return _make_table(titles, cells, [(_find_indexes(report, [row.rank]), None) for row in rows], 2)
+    targets = [(_find_indexes(report, [row.rank]), None) for row in rows]
+    return _make_table(RANK_TITLES, [format_rank(row) for row in rows], targets, 2)
 
 
 def _build_hosts(report: FleetReport) -> ListContent:
     rows = list_hosts(report, MAX_ROWS)
-    cells = [
-        (
-            *(format_share(row.late_share), format_factor(row.gpu_factor), format_factor(row.cpu_factor)),
-            *(str(len(row.ranks)), row.host),
-        )
-        for row in rows
-    ]
     targets = [(_find_indexes(report, row.ranks), None) for row in rows]
-    return _make_table(("late", "GPU", "CPU", "ranks", "host"), cells, targets, 1)
+    return _make_table(HOST_TITLES, [format_host(row) for row in rows], targets, 1)
 
 
 def _build_steps(report: FleetReport) -> ListContent:
     rows = list_steps(report, MAX_ROWS)
-    cells = [
-        (
-            "all" if row.step < 0 else str(row.step),
-            format_duration(row.median_us * 1000),
-            format_duration(row.longest_us * 1000),
-            UNKNOWN if row.busy_share is None else format_share(row.busy_share),
-            UNKNOWN if row.exposed_share is None else format_share(row.exposed_share),
-            UNKNOWN if row.waited_for is None else str(row.waited_for),
-            UNKNOWN if row.waited_for is None else format_duration(row.delay_us * 1000),
-        )
-        for row in rows
-    ]
-    titles = ("step", "median", "longest", "GPU busy", "exposed", "waited for rank", "others waited")
+    delays = [UNKNOWN if row.waited_for is None else format_duration(row.delay_us * 1000) for row in rows]
+    cells = [(*format_step(row), delay) for row, delay in zip(rows, delays, strict=True)]
     steps = np.searchsorted(report.fleet.steps, [row.step for row in rows]).tolist()
     ranks = [_find_indexes(report, [] if row.waited_for is None else [row.waited_for]) for row in rows]
-    return _make_table(titles, cells, list(zip(ranks, steps, strict=True)), 0)
+    return _make_table(STEP_TITLES, cells, list(zip(ranks, steps, strict=True)), 0)
 
 
 def _build_waits(report: FleetReport) -> ListContent:
@@ -144,13 +118,9 @@ def _build_waits(report: FleetReport) -> ListContent:
     for row in rows:
         waits = measure_waits_for(report.checker.matched, row.rank)
         longest = int(waits.argmax())
-        cells.append(
-            (
-                *(str(fleet.ranks[row.rank]), str(row.collectives)),
-                *(format_duration(row.delay), format_duration(row.waited)),
-                *(f"{np.count_nonzero(waits):,}", f"{fleet.label_rank(longest)}: {format_duration(waits[longest])}"),
-            )
-        )
+        counts = (str(fleet.ranks[row.rank]), str(row.collectives))
+        times = (format_duration(row.delay), format_duration(row.waited), f"{np.count_nonzero(waits):,}")
+        cells.append((*counts, *times, f"{fleet.label_rank(longest)}: {format_duration(waits[longest])}"))
     titles = ("rank", "last in", "median rank waited", "all waited", "waiting", "longest of all")
     return _make_table(titles, cells, [((row.rank,), None) for row in rows], 1)
 
@@ -177,8 +147,14 @@ def _build_speed(report: FleetReport, members: Sequence[int], width: int) -> Lis
     hosts = {fleet.hosts[index] for index in members}
     who = fleet.label_rank(members[0]) if len(members) == 1 else f"{len(members):,} ranks"
     who = f"host {hosts.pop()}" if len(members) > 1 and len(hosts) == 1 and "" not in hosts else who
-    rows = [ListRow(line) for line in _wrap(_judge_speed(report, members, who), width - 2, "")]
-    for title, speed in (("GPU", checker.gpu), ("CPU", checker.cpu)):
+    rows: list[ListRow] = []
+    factors, slow = [], []
+    for title, speed, is_slow in (("GPU", checker.gpu, checker.slow_gpus), ("CPU", checker.cpu, checker.slow_cpus)):
+        factor = find_median(speed.factor[list(members)])
+        if factor is not None:
+            factors.append(f"its {title} takes {format_factor(factor)} the time of the median rank")
+        if is_slow[list(members)].mean() > 0.5:
+            slow.append(f"slow {title}")
         names = speed.rank_names(members)
         if not names:
             rows.append(ListRow(f"{title}: nothing that nearly all ranks ran often enough to compare"))
@@ -189,27 +165,12 @@ def _build_speed(report: FleetReport, members: Sequence[int], width: int) -> Lis
             mark = "▲" if ratio >= SLOW else " "
             line = f"{title} {ratio:6.2f} × {mark} {bar.ljust(FACTOR_CELLS)}{end} {clean(name)}"
             rows.append(ListRow(truncate(line, max(width - 2, 10))))
-    return ListContent(
-        truncate(f"{who}: time of the same work against the median rank", max(width - 2, 10)), tuple(rows)
-    )
-
-
-def _judge_speed(report: FleetReport, members: Sequence[int], who: str) -> str:
-    """Judge whether these ranks have a slow GPU or a slow CPU, as the findings do."""
-    checker, texts, slow = report.checker, [], []
-    for title, speed, is_slow in (("GPU", checker.gpu, checker.slow_gpus), ("CPU", checker.cpu, checker.slow_cpus)):
-        factor = find_median(speed.factor[list(members)])
-        if factor is not None:
-            texts.append(f"its {title} takes {format_factor(factor)} the time of the median rank")
-        if is_slow[list(members)].mean() > 0.5:
-            slow.append(f"slow {title}")
-    if not texts:
-        return f"{who}: unknown, too few of the same kernels and ops"
-    return f"{', '.join(texts)}: {' and '.join(slow) or 'as fast as the others vary'}"
-
-
-def format_factor(factor: float | None) -> str:
-    return UNKNOWN if factor is None else f"{factor:.2f} ×"
+    verdict = f"{who}: unknown, too few of the same kernels and ops"
+    if factors:
+        verdict = f"{', '.join(factors)}: {' and '.join(slow) or 'as fast as the others vary'}"
+    judged = [ListRow(line) for line in _wrap(verdict, width - 2, "")]
+    header = truncate(f"{who}: time of the same work against the median rank", max(width - 2, 10))
+    return ListContent(header, (*judged, *rows))
 
 
 def _make_table(
@@ -233,10 +194,17 @@ def _make_table(
     return ListContent(join(titles), tuple(rows))
 
 
-_BUILDERS = {
-    FleetList.RANKS: _build_ranks,
-    FleetList.HOSTS: _build_hosts,
-    FleetList.STEPS: _build_steps,
-    FleetList.WAITS: _build_waits,
-    FleetList.WHAT_IF: _build_what_if,
-}
+def build_list(report: FleetReport, which: FleetList, width: int, members: Sequence[int]) -> ListContent:
+    """Build a list for a width; `members`: the ranks (indexes) under the cursor, for their speed."""
+    if which is FleetList.FINDINGS:
+        return _build_findings(report, width)
+    if which is FleetList.SPEED:
+        return _build_speed(report, members, width)
+    builders = {
+        FleetList.RANKS: _build_ranks,
+        FleetList.HOSTS: _build_hosts,
+        FleetList.STEPS: _build_steps,
+        FleetList.WAITS: _build_waits,
+        FleetList.WHAT_IF: _build_what_if,
+    }
+    return builders[which](report)

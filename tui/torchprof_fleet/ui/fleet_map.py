@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -168,16 +167,10 @@ class FleetMap(PaintedWidget):
         title = truncate(f" {clean(content.what)}", gutter - 1)
         runs: list[TextRun] = [(f"{title.ljust(gutter - 1)}│", self.palette.muted)]
         at = (self.cursor_step - self._left) * cell
+        text, muted = "".join(line), self.palette.muted
         if 0 <= at < len(line):
-            line[at] = "▼"
-            text = "".join(line)
-            return [
-                *runs,
-                (text[:at], self.palette.muted),
-                ("▼", self.palette.strong),
-                (text[at + 1 :], self.palette.muted),
-            ]
-        return [*runs, ("".join(line), self.palette.muted)]
+            return [*runs, (text[:at], muted), ("▼", self.palette.strong), (text[at + 1 :], muted)]
+        return [*runs, (text, muted)]
 
     def _paint_row(self, content: MapContent, row: int) -> list[TextRun]:
         palette = self.palette
@@ -193,17 +186,14 @@ class FleetMap(PaintedWidget):
         cell = CELL_WIDTHS[self.zoom]
         for step in range(self._left, min(self._left + self.page_steps, len(content.steps))):
             level = int(content.levels[row, step])
-            text = NO_STEP * cell if level == MISSING else self._format_cell(content, row, step, level, cell)
             style = palette.muted if level == MISSING else self._styles[level]
+            text = (NO_STEP if level == MISSING else SHADES[level]) * cell
+            if level != MISSING and cell == CELL_WIDTHS[-1]:
+                value = format_measure(float(content.values[row, step]), content.measure)
+                text = f"{SHADES[level]} {value.rjust(cell - 3)} "
             is_cursor = is_current and step == self.cursor_step
             runs.append((text, style + Style(reverse=True) if is_cursor else style))
         return runs
-
-    def _format_cell(self, content: MapContent, row: int, step: int, level: int, cell: int) -> str:
-        if cell < CELL_WIDTHS[-1]:
-            return SHADES[level] * cell
-        value = format_measure(float(content.values[row, step]), content.measure)
-        return f"{SHADES[level]} {value.rjust(cell - 3)} "
 
     def on_click(self, event: events.Click) -> None:
         event.stop()
@@ -228,8 +218,3 @@ def _scroll(first: int, cursor: int, page: int, count: int) -> int:
     elif cursor >= first + page:
         first = cursor - page + 1
     return min(max(first, 0), max(count - page, 0))
-
-
-def list_notes(hosts: Sequence[str], members: Sequence[I64]) -> tuple[str, ...]:
-    """List what stands behind the label of each row: the host of a rank, or the number of ranks."""
-    return tuple(hosts[int(each[0])] if len(each) == 1 else f"{len(each):,} ranks" for each in members)

@@ -31,7 +31,6 @@ from torchprof_fleet.ui.fleet_map import (
     MapContent,
     format_legend,
     format_measure,
-    list_notes,
 )
 from torchprof_fleet.ui.fleet_worker import FleetCompared, FleetSketcher, FleetSource, SketchProgress
 from torchprof_tui.trace.core.time_format import format_duration
@@ -210,25 +209,17 @@ class FleetScreen(ChildScreen):
             self.map.repaint()
             self.rows.repaint()
             return
-        is_first = self.report is None
-        self.report = message.report
+        is_first, self.report = self.report is None, message.report
         self.groupings = [group_by_rank(message.report.fleet), *list_groupings(message.report)]
         self._list_key = ()
         self.refresh_view(at)
         if is_first or not self._has_zoomed:
             self.map.choose_zoom()
             self.map.repaint()
-        if is_first or message.is_last:
-            self._go_to_finding()
-
-    def _go_to_finding(self) -> None:
-        """Put the cursor on the first finding once all is read, unless it was moved."""
-        report = self.report
-        if report is None or self.is_reading or self._has_moved:
-            return
-        for finding in report.findings[:1]:
-            if finding.ranks:
-                self.reveal(finding.ranks, None if finding.step is None else self.find_step(finding.step))
+        findings = message.report.findings
+        if message.is_last and not self._has_moved and findings and findings[0].ranks:
+            step = findings[0].step
+            self.reveal(findings[0].ranks, None if step is None else self.find_step(step))
 
     # -- the map -------------------------------------------------------------------------------------------
 
@@ -265,19 +256,21 @@ class FleetScreen(ChildScreen):
         values = grouping.reduce(measure_cells(report, self.measure), self.measure)
         chosen = np.flatnonzero(np.isin(fleet.ranks, list(self.chosen)))
         marked = [row for row, each in enumerate(grouping.members) if len(chosen) and np.isin(each, chosen).all()]
+        members = grouping.members
+        notes = (fleet.hosts[int(each[0])] if len(each) == 1 else f"{len(each):,} ranks" for each in members)
         content = MapContent(
             self.measure,
             grouping.labels,
-            list_notes(fleet.hosts, grouping.members),
+            tuple(notes),
             values,
             find_levels(values, self.measure, fleet.step_time),
             fleet.steps,
             frozenset(marked),
             f"{self.inside_label}: rank" if self.inside else grouping.name,
         )
-        row = next((row for row, each in enumerate(grouping.members) if fleet.ranks[each[0]] in at[0]), 0)
+        row = next((row for row, each in enumerate(members) if fleet.ranks[each[0]] in at[0]), 0)
         if at[0]:
-            first = [row for row, each in enumerate(grouping.members) if at[0][0] in fleet.ranks[each]]
+            first = [row for row, each in enumerate(members) if at[0][0] in fleet.ranks[each]]
             row = first[0] if first else row
         step = self.find_step(at[1]) if at[1] >= 0 or at[0] else 0
         self.map.show(content, row, step)
@@ -285,7 +278,19 @@ class FleetScreen(ChildScreen):
 
     def show_cursor(self) -> None:
         """Show what is under the cursor, and the list, which may be about it."""
-        self._show_legend()
+        report, content = self.report, self.map.content
+        if report is None or content is None:
+            return
+        if content.labels:
+            row, step = self.map.cursor_row, self.map.cursor_step
+            number = content.steps[step]
+            where = "in the whole recording" if number < 0 else f"in step {number}"
+            value = format_measure(float(content.values[row, step]), self.measure)
+            note = content.notes[row]
+            who = f"{content.labels[row]} ({note})" if note else content.labels[row]
+            worst = "" if len(content.labels) == len(report.fleet) or self.inside else " of its worst rank"
+            self._cell.show_state(f"{who}, {self.measure.value}{worst} {where}: {value}")
+        self._legend.show_state(format_legend(self.measure, report.fleet.step_time))
         self.request_list()
 
     def reveal(self, ranks: tuple[int, ...], step: int | None) -> None:
@@ -309,14 +314,9 @@ class FleetScreen(ChildScreen):
             return
         fleet = report.fleet
         of = f" of {fleet.world_size:,}" if fleet.world_size else ""
-        hosts = (
-            f", {len(fleet.host_members):,} host{'s' if len(fleet.host_members) > 1 else ''}"
-            if fleet.host_members
-            else ""
-        )
-        missing = (
-            f" · no trace of {len(fleet.missing_ranks):,} ranks" if fleet.missing_ranks and not self.is_reading else ""
-        )
+        host_count, missing_count = len(fleet.host_members), len(fleet.missing_ranks)
+        hosts = f", {host_count:,} host{'s' if host_count > 1 else ''}" if host_count else ""
+        missing = f" · no trace of {missing_count:,} ranks" if missing_count and not self.is_reading else ""
         progress = f"{self._progress} · " if self._progress else ""
         text = f"{progress}{len(fleet):,}{of} ranks{hosts}, {format_duration(fleet.step_time)} per step{missing}"
         self._title.show_state(text)
@@ -326,21 +326,6 @@ class FleetScreen(ChildScreen):
         self._headline.show_state(
             f"{so_far}● {report.findings[0].text}{more}" if count else f"{so_far}no rank, host or step stands out"
         )
-
-    def _show_legend(self) -> None:
-        report, content = self.report, self.map.content
-        if report is None or content is None:
-            return
-        if content.labels:
-            row, step = self.map.cursor_row, self.map.cursor_step
-            number = content.steps[step]
-            where = "in the whole recording" if number < 0 else f"in step {number}"
-            value = format_measure(float(content.values[row, step]), self.measure)
-            note = content.notes[row]
-            who = f"{content.labels[row]} ({note})" if note else content.labels[row]
-            worst = "" if len(content.labels) == len(report.fleet) or self.inside else " of its worst rank"
-            self._cell.show_state(f"{who}, {self.measure.value}{worst} {where}: {value}")
-        self._legend.show_state(format_legend(self.measure, report.fleet.step_time))
 
     def request_list(self) -> None:
         """Have the list built on a thread: what-ifs replay the job."""
@@ -353,7 +338,8 @@ class FleetScreen(ChildScreen):
         key = (id(report), self.which, self.rows.size.width, members)
         if key != self._list_key and self.rows.size.width:
             self._list_key = key
-            self._worker.submit("list", partial(_build, key, report, self.which, self.rows.size.width, members))
+            build = partial(build_list, report, self.which, self.rows.size.width, members)
+            self._worker.submit("list", lambda: ListBuilt(key, build()))
 
     def on_list_built(self, message: ListBuilt) -> None:
         if message.key == self._list_key:
@@ -371,20 +357,20 @@ class FleetScreen(ChildScreen):
         style = palette.active if selected else palette.strong if strong else palette.text
         return [("▶ " if selected else "  ", palette.cursor), (text, style)]
 
-    def _has_report(self) -> bool:
-        """Return whether there are ranks; say so where there are none."""
-        if self.report is None or not self.map.content or not self.map.content.labels:
+    def _find_shown(self) -> tuple[FleetReport, MapContent, Grouping] | None:
+        """Return what is shown; without ranks None, which is said in the status line."""
+        report, content, grouping = self.report, self.map.content, self._grouping
+        if report is None or content is None or grouping is None or not content.labels:
             self._status.show_message(self._problem or NOT_READ)
-            return False
-        return True
+            return None
+        return report, content, grouping
 
     # -- moving --------------------------------------------------------------------------------------------
 
     def _move_to(self, row: int, step: int, edge: str) -> None:
-        if not self._has_report():
+        if not (shown := self._find_shown()):
             return
-        content = self.map.content
-        assert content is not None
+        content = shown[1]
         row = min(max(row, 0), len(content.labels) - 1)
         step = min(max(step, 0), len(content.steps) - 1)
         is_moved = (row, step) != (self.map.cursor_row, self.map.cursor_step)
@@ -411,7 +397,7 @@ class FleetScreen(ChildScreen):
         self.action_step(pages * self.map.page_steps)
 
     def action_zoom(self, steps: int) -> None:
-        if not self._has_report():
+        if not self._find_shown():
             return
         zoom = min(max(self.map.zoom + steps, 0), len(CELL_WIDTHS) - 1)
         self._status.show_message(
@@ -428,7 +414,7 @@ class FleetScreen(ChildScreen):
     # -- what is shown -------------------------------------------------------------------------------------
 
     def action_measure(self, direction: int) -> None:
-        if self._has_report():
+        if self._find_shown():
             self.measure = cycle(list(Measure), self.measure, direction)
             self._status.show_message(f"map: {self.measure.value}")
             self.refresh_view()
@@ -437,7 +423,7 @@ class FleetScreen(ChildScreen):
         self._views.append((self.grouping_name, self.inside, self.inside_label, self.find_cursor()))
 
     def action_group(self) -> None:
-        if not self._has_report():
+        if not self._find_shown():
             return
         names = [each.name for each in self.groupings]
         if len(names) == 1:
@@ -456,7 +442,7 @@ class FleetScreen(ChildScreen):
         self._show_list(FleetList(message.panel))
 
     def _show_list(self, which: FleetList) -> None:
-        if self._has_report():
+        if self._find_shown():
             self.which = which
             self._tabs.show_active(which.value)
             self._status.show_message("")
@@ -466,15 +452,17 @@ class FleetScreen(ChildScreen):
 
     def _go_to_entry(self, distance: int) -> None:
         """Go to the first line of another entry, and show it on the map."""
-        if not self._has_report():
+        if not (shown := self._find_shown()):
             return
         rows, at = self._list.rows, self.rows.cursor
         if not rows:
             self._status.show_message("nothing is listed")
             return
-        if not self._views and at == 0 and distance > 0 and not self._is_at(0):
-            self._show_entry(0)
-            return
+        if not self._views and at == 0 and distance > 0:  # the first entry, unless the cursor of the map is on it
+            numbers = shown[0].fleet.ranks[list(rows[0].ranks)].tolist()
+            if numbers and set(numbers).isdisjoint(self.find_cursor()[0]):
+                self._show_entry(0)
+                return
         at += distance
         while 0 <= at < len(rows) and not rows[at].is_first:
             at += distance
@@ -484,12 +472,6 @@ class FleetScreen(ChildScreen):
             return
         self.rows.move_to(at)
         self._show_entry(at)
-
-    def _is_at(self, row: int) -> bool:
-        """Return whether the map's cursor is on the ranks of an entry."""
-        assert self.report is not None
-        numbers = set(self.report.fleet.ranks[list(self._list.rows[row].ranks)].tolist())
-        return not numbers or bool(numbers & set(self.find_cursor()[0]))
 
     def _show_entry(self, row: int, say: bool = True) -> None:
         entry = self._list.rows[row]
@@ -501,13 +483,13 @@ class FleetScreen(ChildScreen):
             self.reveal(entry.ranks, entry.step)
 
     def on_row_picked(self, message: RowPicked) -> None:
-        if self._has_report() and self._list.rows:
+        if self._find_shown() and self._list.rows:
             self._show_entry(message.row)
 
     # -- choosing and opening ------------------------------------------------------------------------------
 
     def action_choose(self) -> None:
-        if self._has_report():
+        if self._find_shown():
             ranks = set(self.find_cursor()[0])
             is_chosen = ranks <= self.chosen
             self.chosen = self.chosen - ranks if is_chosen else self.chosen | ranks
@@ -515,34 +497,28 @@ class FleetScreen(ChildScreen):
             self.refresh_view()
 
     def action_open(self) -> None:
-        if not self._has_report():
+        if not (shown := self._find_shown()):
             return
+        report, content, _ = shown
         numbers, step = self.find_cursor()
         if not self.chosen and len(numbers) > 1:
-            self._enter_group(numbers)
+            self._save_view()
+            self.inside, self.inside_label = numbers, content.labels[self.map.cursor_row]
+            self._status.show_message(f"the ranks of {self.inside_label}; backspace: all rows")
+            self.refresh_view()
             return
         asked = sorted(self.chosen) or list(numbers)
         if len(asked) > MAX_OPENED:
-            self._status.show_message(
-                f"{len(asked):,} ranks are marked; at most {MAX_OPENED} open together", is_warning=True
-            )
+            text = f"{len(asked):,} ranks are marked; at most {MAX_OPENED} open together"
+            self._status.show_message(text, is_warning=True)
             return
-        assert self.report is not None
-        files = {sketch.rank: sketch.file for sketch in self.report.fleet.sketches}
+        files = {sketch.rank: sketch.file for sketch in report.fleet.sketches}
         self.post_message(self.RanksAsked(tuple(files[number] for number in asked if number in files), step))
-
-    def _enter_group(self, numbers: tuple[int, ...]) -> None:
-        content = self.map.content
-        assert content is not None
-        self._save_view()
-        self.inside, self.inside_label = numbers, content.labels[self.map.cursor_row]
-        self._status.show_message(f"the ranks of {self.inside_label}; backspace: all rows")
-        self.refresh_view()
 
     # -- finding -------------------------------------------------------------------------------------------
 
     def action_search(self) -> None:
-        if self._has_report():
+        if self._find_shown():
             self._open_prompt(FIND_PROMPT, FIND_HINT, self._searched)
 
     def on_prompt_submitted(self, message: PromptSubmitted) -> None:
@@ -552,28 +528,24 @@ class FleetScreen(ChildScreen):
             self._go_to_match(0)
 
     def action_match(self, distance: int) -> None:
-        if self._has_report():
-            if self._searched:
-                self._go_to_match(distance)
-            else:
-                self._go_to_entry(distance)
+        if self._searched and self._find_shown():
+            self._go_to_match(distance)
+        else:
+            self._go_to_entry(distance)
 
-    def _find_rows(self) -> list[int]:
-        """Find the rows that are searched for: a rank by its whole number, else a part of a label or of a host."""
-        content, grouping = self.map.content, self._grouping
-        assert content is not None
-        assert grouping is not None
-        assert self.report is not None
+    def _go_to_match(self, distance: int) -> None:
+        """Go to a row that is searched for: a rank by its whole number, else a part of a label or of a host."""
+        if not (shown := self._find_shown()):
+            return
+        (report, content, grouping), at = shown, self.map.cursor_row
         text = self._searched.casefold()
         number = re.fullmatch(r"(?:rank\s*)?#?([0-9]{1,9})", text)
         if number:
-            ranks = self.report.fleet.ranks
-            return [row for row, each in enumerate(grouping.members) if int(number[1]) in ranks[each]]
-        both = (f"{label} {note}" for label, note in zip(content.labels, content.notes, strict=True))
-        return [row for row, line in enumerate(both) if text in line.casefold()]
-
-    def _go_to_match(self, distance: int) -> None:
-        found, at = self._find_rows(), self.map.cursor_row
+            ranks = report.fleet.ranks
+            found = [row for row, each in enumerate(grouping.members) if int(number[1]) in ranks[each]]
+        else:
+            both = (f"{label} {note}" for label, note in zip(content.labels, content.notes, strict=True))
+            found = [row for row, line in enumerate(both) if text in line.casefold()]
         if not found:
             self._status.show_message(f"no row with {self._searched!r}", is_warning=True)
             return
@@ -600,25 +572,22 @@ class FleetScreen(ChildScreen):
         if self.is_reading:
             self._sketcher.cancel()
             self._status.show_message("stopping …")
-        elif self._searched:
+            return
+        is_left = bool(self._searched or self.chosen or self.inside)
+        self._status.show_message("" if is_left else "nothing to leave; q: quit")
+        if self._searched:
             self._searched = ""
-            self._status.show_message("")
         elif self.chosen:
             self.chosen = frozenset()
-            self._status.show_message("")
             self.refresh_view()
         elif self.inside:
             self.inside = ()
-            self._status.show_message("")
             self.refresh_view()
-        else:
-            self._status.show_message("nothing to leave; q: quit")
 
     def action_copy(self, everything: bool) -> None:
-        if not self._has_report():
+        if not (shown := self._find_shown()):
             return
-        content = self.map.content
-        assert content is not None
+        content = shown[1]
         if everything:
             text = "".join(f"{line}\n" for line in (self._list.header, *(row.text for row in self._list.rows)))
             label = f"the list of {self.which.value}"
@@ -628,9 +597,3 @@ class FleetScreen(ChildScreen):
             text = "\t".join([f"{content.labels[row]} {content.notes[row]}".rstrip(), *values])
             label = f"{content.labels[row]}, {self.measure.value} of {len(values):,} steps"
         self.copy_text(text, label)
-
-
-def _build(
-    key: tuple[object, ...], report: FleetReport, which: FleetList, width: int, members: tuple[int, ...]
-) -> ListBuilt:
-    return ListBuilt(key, build_list(report, which, width, members))

@@ -92,18 +92,14 @@ class FleetSketcher:
         now = time.monotonic()
         if now - self._reported >= PROGRESS_SECONDS or done == total:
             self._reported = now
-            self.post(SketchProgress(done, total, self._estimate_time_left(done, total, now)))
+            passed, new = now - self._started, done - self._done_at_start
+            time_left = passed * (total - done) / new if new > 0 else None
+            if passed < 1.0 or done < 2:  # sketches that were read from the cache in the first moment do not count
+                time_left = None
+                self._done_at_start, self._started = (done, now) if passed >= 1.0 else (done, self._started)
+            self.post(SketchProgress(done, total, time_left))
         if now - self._compared >= max(MIN_COMPARE_SECONDS, COMPARE_FACTOR * self._compare_seconds) and done < total:
             self._compare((), is_last=False)
-
-    def _estimate_time_left(self, done: int, total: int, now: float) -> float | None:
-        """Estimate from the speed so far, without the sketches that were read from the cache in the first moment."""
-        passed = now - self._started
-        if passed < 1.0 or done < 2:
-            self._done_at_start, self._started = (done, now) if passed >= 1.0 else (done, self._started)
-            return None
-        new = done - self._done_at_start
-        return passed * (total - done) / new if new > 0 else None
 
     def _compare(self, lost: Sequence[LeftOut], is_last: bool) -> None:
         begin = time.monotonic()

@@ -55,7 +55,14 @@ def _align_range(keys: _Sequences, bounds: tuple[int, int, int, int], pairs: Pai
         in_order = _keep_ascending(pair_by_occurrence(labels_a[first_a:last_a], labels_b[first_b:last_b]))
         pairs.extend((first_a + i, first_b + j) for i, j in in_order)
         return
-    anchors = _find_anchors(digests_a[first_a:last_a], digests_b[first_b:last_b])
+    # elements that occur once on both sides, in the longest run that ascends on both
+    values_a, index_a, count_a = np.unique(digests_a[first_a:last_a], return_index=True, return_counts=True)
+    values_b, index_b, count_b = np.unique(digests_b[first_b:last_b], return_index=True, return_counts=True)
+    common_values = np.intersect1d(values_a[count_a == 1], values_b[count_b == 1], assume_unique=True)
+    once_a = index_a[np.searchsorted(values_a, common_values)]
+    once_b = index_b[np.searchsorted(values_b, common_values)]
+    order = np.argsort(once_a)
+    anchors = _keep_ascending(list(zip(once_a[order].tolist(), once_b[order].tolist(), strict=True)))
     at_a, at_b = first_a, first_b
     for i, j in [*anchors, (rows, columns)]:
         gap = (at_a, first_a + i, at_b, first_b + j)
@@ -93,18 +100,6 @@ def _solve_exactly(keys: _Sequences, bounds: tuple[int, int, int, int], pairs: P
         else:
             i, j = i - 1, j - 1
             pairs.append((first_a + i, first_b + j))
-
-
-def _find_anchors(left: Array, right: Array) -> Pairs:
-    """Find the elements that occur once on both sides, in the longest run that ascends on both."""
-    values_a, index_a, count_a = np.unique(left, return_index=True, return_counts=True)
-    values_b, index_b, count_b = np.unique(right, return_index=True, return_counts=True)
-    once_a, once_b = values_a[count_a == 1], values_b[count_b == 1]
-    common = np.intersect1d(once_a, once_b, assume_unique=True)
-    at_a = index_a[np.searchsorted(values_a, common)]
-    at_b = index_b[np.searchsorted(values_b, common)]
-    order = np.argsort(at_a)
-    return _keep_ascending(list(zip(at_a[order].tolist(), at_b[order].tolist(), strict=True)))
 
 
 def pair_by_occurrence(left: I64, right: I64) -> Pairs:

@@ -99,7 +99,7 @@ def build_account(a: SideAnalysis, b: SideAnalysis) -> Account:
     is_of_gpu = a.has_gpu_work and b.has_gpu_work
     step_a, step_b = divide_step(a, is_of_gpu), divide_step(b, is_of_gpu)
     spread_a, spread_b = _measure_parts_by_step(a, is_of_gpu), _measure_parts_by_step(b, is_of_gpu)
-    missing_a, missing_b = np.zeros(_sample_size(a)), np.zeros(_sample_size(b))
+    missing_a, missing_b = np.zeros(len(_sample_steps(a))), np.zeros(len(_sample_steps(b)))
     is_paired = are_same_steps(a, b)
     parts = []
     for part_id in sorted({*step_a, *step_b}):
@@ -185,10 +185,6 @@ def _sample_steps(side: SideAnalysis) -> Sequence[int]:
         return range(count)
     chosen: list[int] = np.unique(np.linspace(0, count - 1, MAX_MEASURED_STEPS).astype(np.int64)).tolist()
     return chosen
-
-
-def _sample_size(side: SideAnalysis) -> int:
-    return len(_sample_steps(side))
 
 
 def _measure_parts_by_step(side: SideAnalysis, is_of_gpu: bool) -> dict[str, F64]:

@@ -274,17 +274,12 @@ def _find_idle_line(a: SideAnalysis, b: SideAnalysis, cause: IdleCause, delta: i
     """Find the section in which idle time changed; with recorded stacks, the line of most of it there."""
     side = b if delta > 0 else a
     section = find_changed_section(a, b, cause)
-    gap_line = _find_gap_line(side.view, cause, section)
-    if gap_line is not None and gap_line.kind != ANNOTATION:
-        return gap_line
-    return None if section is None else build_annotation_line(section)
-
-
-def _find_gap_line(view: ScopeView, cause: IdleCause, section: str | None) -> SourceLine | None:
-    """Find the line with most of a cause's time among the longest gaps, in a section of the program if one is named."""
-    time = measure_gaps_in_section(view, cause, section)
+    time = measure_gaps_in_section(side.view, cause, section)
     longest = np.argsort(-time, kind="stable")[:_MAX_GAPS]
     time_by_line: dict[SourceLine | None, int] = defaultdict(int)
     for gap in longest[time[longest] > 0].tolist():
-        time_by_line[find_gap_line(view, gap)] += int(time[gap])
-    return max(time_by_line, key=lambda line: time_by_line[line], default=None)
+        time_by_line[find_gap_line(side.view, gap)] += int(time[gap])
+    gap_line = max(time_by_line, key=lambda line: time_by_line[line], default=None)
+    if gap_line is not None and gap_line.kind != ANNOTATION:
+        return gap_line
+    return None if section is None else build_annotation_line(section)

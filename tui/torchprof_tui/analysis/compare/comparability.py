@@ -11,7 +11,6 @@ import numpy as np
 from torchprof_tui.analysis.compare.execution import describe_set_up, find_execution, find_set_up
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis, are_same_steps
 from torchprof_tui.analysis.throughput.op_inputs import parse_inputs
-from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
@@ -51,7 +50,19 @@ def find_input_difference(a: SideAnalysis, b: SideAnalysis) -> InputDifference |
 
 def _read_step_inputs(side: SideAnalysis) -> tuple[dict[str, Counter[str]], Counter[str]]:
     """Read the inputs of the launching ops of the first compared step: (op -> inputs, op -> ns of GPU time)."""
-    trace, rows, time = side.trace, *_select_step_ops(side)
+    trace, tables = side.trace, side.checker.tables
+    work, op = tables.work, tables.launching_ops[0]
+    t0, t1 = side.side.window
+    if side.side.steps:
+        t1 = side.side.steps[0].start + side.side.steps[0].duration
+    start = np.asarray(trace.start[np.maximum(op, 0)])
+    chosen = (op >= 0) & (start >= t0) & (start < t1)
+    rows, back = np.unique(op[chosen], return_inverse=True)
+    time = np.bincount(back.reshape(-1), weights=work.events.duration[chosen], minlength=len(rows)).astype(np.int64)
+    order = np.lexsort((trace.start[rows], trace.name[rows]))
+    rows, time = rows[order].astype(np.int64), time[order]
+    is_read = np.arange(len(rows)) - np.searchsorted(trace.name[rows], trace.name[rows]) < _MAX_CALLS
+    rows, time = rows[is_read], time[is_read]
     found: dict[str, Counter[str]] = {}
     times: Counter[str] = Counter()
     try:
@@ -71,24 +82,6 @@ def _read_step_inputs(side: SideAnalysis) -> tuple[dict[str, Counter[str]], Coun
     except (OSError, LookupError):
         return {}, Counter()
     return found, times
-
-
-def _select_step_ops(side: SideAnalysis) -> tuple[I64, I64]:
-    """Select the first calls of each op that launched work in the first compared step: rows and ns, int64[k] each."""
-    tables = side.checker.tables
-    work, op = tables.work, tables.launching_ops[0]
-    t0, t1 = side.side.window
-    if side.side.steps:
-        t1 = side.side.steps[0].start + side.side.steps[0].duration
-    start = np.asarray(side.trace.start[np.maximum(op, 0)])
-    chosen = (op >= 0) & (start >= t0) & (start < t1)
-    rows, back = np.unique(op[chosen], return_inverse=True)
-    time = np.bincount(back.reshape(-1), weights=work.events.duration[chosen], minlength=len(rows)).astype(np.int64)
-    order = np.lexsort((side.trace.start[rows], side.trace.name[rows]))
-    rows, time = rows[order].astype(np.int64), time[order]
-    first_of_name = np.searchsorted(side.trace.name[rows], side.trace.name[rows])
-    is_read = np.arange(len(rows)) - first_of_name < _MAX_CALLS
-    return rows[is_read], time[is_read]
 
 
 def _describe_commonest(inputs: Counter[str]) -> str:
@@ -116,37 +109,27 @@ class RecordingDifference:
 
 def list_recording_differences(a: SideAnalysis, b: SideAnalysis) -> list[RecordingDifference]:
     """List what differs between two recordings, what matters most for the comparison first."""
-    return [
-        *_compare_set_up(a, b),
-        *_compare_execution(a, b),
-        *_compare_representativeness(a, b),
-        *_compare_hardware(a, b),
-        *_compare_options(a.trace, b.trace),
-        *_compare_inputs(a, b),
-        *_compare_versions(a.trace, b.trace),
-        *_compare_steps(a, b),
-    ]
+    found = [*_compare_programs(a, b), *_compare_hardware(a, b), *_compare_options(a.trace, b.trace)]
+    difference = find_input_difference(a, b)
+    if difference is not None:
+        what = f"inputs of {difference.op}"
+        found.append(RecordingDifference(what, difference.a, difference.b, "the two may not do the same work"))
+    return [*found, *_compare_versions(a.trace, b.trace), *_compare_steps(a, b)]
 
 
-def _compare_set_up(a: SideAnalysis, b: SideAnalysis) -> Iterator[RecordingDifference]:
+def _compare_programs(a: SideAnalysis, b: SideAnalysis) -> Iterator[RecordingDifference]:
+    """Compare whether set-up was recorded, how the program runs, and whether the recordings represent it."""
     setups = find_set_up(a), find_set_up(b)
     if any(setups):
         in_a, in_b = (f"{setup.share}: {setup.signs}" if setup else "none found" for setup in setups)
         yield RecordingDifference("set-up recorded", in_a, in_b, describe_set_up(a, b).partition(" (")[0])
-
-
-def _compare_execution(a: SideAnalysis, b: SideAnalysis) -> Iterator[RecordingDifference]:
     modes = find_execution(a), find_execution(b)
-    if modes[0].modes == modes[1].modes:
-        return
-    reasons = ["compiled code has other kernels"] if modes[0].is_compiled != modes[1].is_compiled else []
-    if bool(modes[0].replays) != bool(modes[1].replays):
-        reasons.append("a replay launches many at once")
-    consequence = f"{', '.join(reasons)}: compare parts before ops"
-    yield RecordingDifference("how it runs", modes[0].text, modes[1].text, consequence)
-
-
-def _compare_representativeness(a: SideAnalysis, b: SideAnalysis) -> Iterator[RecordingDifference]:
+    if modes[0].modes != modes[1].modes:
+        reasons = ["compiled code has other kernels"] if modes[0].is_compiled != modes[1].is_compiled else []
+        if bool(modes[0].replays) != bool(modes[1].replays):
+            reasons.append("a replay launches many at once")
+        consequence = f"{', '.join(reasons)}: compare parts before ops"
+        yield RecordingDifference("how it runs", modes[0].text, modes[1].text, consequence)
     faults = a.verdict.recording_fault, b.verdict.recording_fault
     if any(faults):
         sides = "both" if all(faults) else "A" if faults[0] else "B"
@@ -158,7 +141,8 @@ def _compare_hardware(a: SideAnalysis, b: SideAnalysis) -> Iterator[RecordingDif
     words = {True: "recorded", False: "none"}
     consequence = "only the time of the main thread can be compared"
     yield from _differ("GPU work", (words[a.has_gpu_work], words[b.has_gpu_work]), consequence)
-    gpus = _name_gpus(a.trace), _name_gpus(b.trace)
+    names = (sorted({device.name for device in side.trace.devices} - {""}) for side in (a, b))
+    gpus = [", ".join(each) or _NOT_RECORDED for each in names]
     known = _NOT_RECORDED not in gpus
     consequence = "kernel times differ by the hardware" if known else "whether the GPU is the same is not known"
     yield from _differ("GPU", gpus, consequence)
@@ -193,24 +177,15 @@ def _compare_options(a: Trace, b: Trace) -> Iterator[RecordingDifference]:
         yield from _differ(what, (words[in_a], words[in_b]), consequence.format(side="A" if in_a else "B"))
 
 
-def _compare_inputs(a: SideAnalysis, b: SideAnalysis) -> Iterator[RecordingDifference]:
-    difference = find_input_difference(a, b)
-    if difference is not None:
-        words = difference.a, difference.b
-        yield RecordingDifference(f"inputs of {difference.op}", *words, "the two may not do the same work")
-
-
 def _compare_versions(a: Trace, b: Trace) -> Iterator[RecordingDifference]:
-    torch = (_find_header_value(trace, _TORCH_KEYS) or _NOT_RECORDED for trace in (a, b))
+    headers = a.header, b.header
+    torch = (str(each.get("pytorch_version", each.get("torch_version", ""))) or _NOT_RECORDED for each in headers)
     yield from _differ("torch", torch, "ops may be dispatched in another way")
     for key, what, consequence in (
         ("runtime", "GPU runtime", "libraries may choose other kernels, and launches cost more or less"),
         ("driver", "GPU driver", "launches may cost more or less"),
     ):
         yield from _differ(what, (_format_gpu_version(trace, key) for trace in (a, b)), consequence)
-
-
-_TORCH_KEYS = ("pytorch_version", "torch_version")
 
 
 def _format_gpu_version(trace: Trace, key: str) -> str:
@@ -240,14 +215,5 @@ def _compare_steps(a: SideAnalysis, b: SideAnalysis) -> Iterator[RecordingDiffer
         yield from _differ("steps", words, consequence)
 
 
-def _name_gpus(trace: Trace) -> str:
-    names = sorted({device.name for device in trace.devices} - {""})
-    return ", ".join(names) or _NOT_RECORDED
-
-
 def _has_option(trace: Trace, name: str) -> bool:
     return trace.header.get(name) in (1, True)
-
-
-def _find_header_value(trace: Trace, names: tuple[str, ...]) -> str:
-    return next((str(trace.header[name]) for name in names if name in trace.header), "")

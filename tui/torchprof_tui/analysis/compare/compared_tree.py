@@ -53,12 +53,12 @@ class SharedLabels:
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
-    def number_all(self, names: list[str]) -> I64:
-        """Return the number of each name: int64[k]."""
+    def number_used(self, label: I32, names: list[str]) -> I64:
+        """Number the names that are used, of those with an index in `label` int32[k]: int64[k]."""
+        used, inverse = np.unique(label, return_inverse=True)
         numbers = self._numbers
-        return np.fromiter(
-            (numbers.setdefault(simplify_label(name), len(numbers)) for name in names), np.int64, len(names)
-        )
+        found = [numbers.setdefault(simplify_label(names[index]), len(numbers)) for index in used.tolist()]
+        return np.array(found, np.int64)[inverse]
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,8 @@ class ComparedTree:
     @classmethod
     def build(cls, tree: OpTree, names: list[str], labels: SharedLabels) -> ComparedTree:
         """Number the labels that the tree uses."""
-        return cls(
-            tree, names, _number_used(tree.label, tree.labels, labels), _number_used(tree.work.name, names, labels)
-        )
+        label, work_label = labels.number_used(tree.label, tree.labels), labels.number_used(tree.work.name, names)
+        return cls(tree, names, label, work_label)
 
     def name_of(self, node: int) -> str:
         """Return the name of a node."""
@@ -148,12 +147,6 @@ class ComparedTree:
         inside = parent >= 0
         number[order[inside]] = (np.flatnonzero(inside) - first[parent[inside]]).astype(np.uint64)
         return number
-
-
-def _number_used(label: I32, names: list[str], labels: SharedLabels) -> I64:
-    used, inverse = np.unique(label, return_inverse=True)
-    numbers = labels.number_all([names[index] for index in used.tolist()])
-    return numbers[inverse] if len(used) else np.zeros(0, np.int64)
 
 
 def mix_bits(values: U64) -> U64:

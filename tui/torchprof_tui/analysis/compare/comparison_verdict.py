@@ -81,13 +81,18 @@ def decide_comparison(a: SideAnalysis, b: SideAnalysis, account: Account) -> Com
     fired_b = {found.id: found for found in b.findings if found.is_significant}
     causes = tuple(_explain_part(a, b, part) for part in _select_causes(account))
     obstacle = _describe_obstacle(a, b)
+    times_a = {part.label: part.a for part in account.parts}
+    times_b = {part.label: part.b for part in account.parts}
+    launches = describe_launches(a.launches_per_step, b.launches_per_step)
+    if any(len(side.launches) > side.launches_per_step * side.side.step_count + 0.5 for side in (a, b)):  # of graphs
+        launches += f"; kernels: {format_per_step(a.work_per_step)} → {format_per_step(b.work_per_step)}"
     return ComparisonVerdict(
         obstacle or describe_change(account),
         not obstacle,
         "" if obstacle else _describe_reason(account, causes),
         "" if obstacle else _choose_action(account, causes, b.verdict),
-        _describe_regimes(a.verdict, b.verdict, account),
-        _describe_work(a, b),
+        f"A is {_describe_side(a.verdict, account, times_a)}; B is {_describe_side(b.verdict, account, times_b)}",
+        launches,
         a.verdict,
         b.verdict,
         causes,
@@ -193,7 +198,12 @@ def describe_change(account: Account) -> str:
     noise = f"±{format_duration(account.noise)}"
     if account.by_step:
         ways = ", but not in each step" if account.is_within_noise else ""
-        return f"{change}{ways} ({_list_steps(account.by_step)})"
+        listed: Sequence[tuple[int, float]] = account.by_step
+        if len(listed) > MAX_LISTED_STEPS:
+            listed = [min(listed, key=lambda step: step[1]), max(listed, key=lambda step: step[1])]
+        steps = [f"#{number} {'+' if time > 0 else ''}{format_duration(time)}" for number, time in listed]
+        separator = ", " if len(listed) == len(account.by_step) else " to "
+        return f"{change}{ways} (step by step: {separator.join(steps)})"
     if account.is_within_noise:
         return f"{change}, which is within the noise of {noise}"
     times = account.a / account.b if delta < 0 and account.b else 0.0
@@ -201,31 +211,8 @@ def describe_change(account: Account) -> str:
     return f"{change}{factor} (noise {noise})"
 
 
-def _list_steps(by_step: Sequence[tuple[int, float]]) -> str:
-    """List the differences of steps of two ranks: each, or of many the least and the largest."""
-    chosen = by_step
-    if len(by_step) > MAX_LISTED_STEPS:
-        chosen = [min(by_step, key=lambda step: step[1]), max(by_step, key=lambda step: step[1])]
-    words = [f"#{number} {'+' if time > 0 else ''}{format_duration(time)}" for number, time in chosen]
-    return f"step by step: {(', ' if len(chosen) == len(by_step) else ' to ').join(words)}"
-
-
-def _describe_work(a: SideAnalysis, b: SideAnalysis) -> str:
-    """Describe the launches of a step, and where one launches several works, as a graph does, those as well."""
-    words = describe_launches(a.launches_per_step, b.launches_per_step)
-    if any(len(side.launches) > side.launches_per_step * side.side.step_count + 0.5 for side in (a, b)):
-        words += f"; kernels: {format_per_step(a.work_per_step)} → {format_per_step(b.work_per_step)}"
-    return words
-
-
-def _describe_regimes(a: Verdict, b: Verdict, account: Account) -> str:
-    """Describe what limits each side, how busy the GPU is on it, or without a GPU what takes most of the CPU's time."""
-    times_a = {part.label: part.a for part in account.parts}
-    times_b = {part.label: part.b for part in account.parts}
-    return f"A is {_describe_side(a, account, times_a)}; B is {_describe_side(b, account, times_b)}"
-
-
 def _describe_side(verdict: Verdict, account: Account, times: Mapping[str, int]) -> str:
+    """Describe what limits a side, how busy the GPU is, or without a GPU what takes most of the CPU's time."""
     if verdict.busy is not None:
         return f"{verdict.regime.value}, GPU busy {format_percent(verdict.busy)}"
     if account.is_of_gpu or not any(times.values()):

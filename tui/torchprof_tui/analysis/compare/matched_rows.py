@@ -237,15 +237,12 @@ class _RowTable:
     """Sums by (status, names, lowest common caller), and the first events of each row."""
 
     def __init__(self) -> None:
-        self.sums: dict[_Key, tuple[SideSums, SideSums]] = {}
-        self.events: dict[_Key, tuple[int, int]] = {}
+        self.rows: dict[_Key, tuple[SideSums, SideSums, int, int]] = {}
 
     def add(self, key: _Key, a: SideSums, b: SideSums, event_a: int = -1, event_b: int = -1) -> None:
         """Add the sums of both sides to a row."""
-        before = self.sums.get(key, (SideSums(), SideSums()))
-        self.sums[key] = (before[0] + a, before[1] + b)
-        first = self.events.get(key, (-1, -1))
-        self.events[key] = (_first_event(first[0], event_a), _first_event(first[1], event_b))
+        sums_a, sums_b, first_a, first_b = self.rows.get(key, (SideSums(), SideSums(), -1, -1))
+        self.rows[key] = sums_a + a, sums_b + b, _first_event(first_a, event_a), _first_event(first_b, event_b)
 
 
 def _first_event(first: int, second: int) -> int:
@@ -283,7 +280,20 @@ def match_sides(a: Side, b: Side, by: By = "op", match: TreeMatch | None = None)
     if by in ("op", "kernel"):
         match = match_trees(a, b) if match is None else match
         trees = match.a, match.b
-        (_sum_ops if by == "op" else _sum_kernels)(table, match)
+        if by == "op":  # GPU work counts for the call that launched it
+            items = _op_items(match.a), _op_items(match.b)
+            callers = np.where(match.calls.caller_a >= 0, match.calls.caller_a, match.calls.a)
+            same_name = match.a.label[match.calls.a] == match.b.label[match.calls.b]
+            callers = np.where(same_name, match.calls.a, callers)
+            _sum_pairs(table, items, match.calls, find_same_calls(match), match.a, callers)
+            _sum_groups(table, items, match.call_groups, match.a)
+        else:  # all CPU time is one row
+            items = _work_items(match.a), _work_items(match.b)
+            same = match.a.work_label[match.work.a] == match.b.work_label[match.work.b]
+            _sum_pairs(table, items, match.work, same, match.a, match.work.caller_a)
+            _sum_groups(table, items, match.work_groups, match.a)
+            cpu_a, cpu_b = (SideSums(0, int(tree.tree.cpu_time.sum()), 0) for tree in trees)
+            table.add((RowStatus.MATCHED, CPU_CALLS, CPU_CALLS, ""), cpu_a, cpu_b)
     else:
         trees = build_compared_trees(a, b)  # rows of the same module or class need no matching of calls
         if by == "module":
@@ -291,17 +301,6 @@ def match_sides(a: Side, b: Side, by: By = "op", match: TreeMatch | None = None)
         else:
             _sum_by_text(table, sum_classes(trees[0]), sum_classes(trees[1]))
     return _finish(table, trees, a.step_count, b.step_count, by)
-
-
-def _sum_ops(table: _RowTable, match: TreeMatch) -> None:
-    """Sum by pair or group of calls; GPU work counts for the call that launched it."""
-    items = _op_items(match.a), _op_items(match.b)
-    same = find_same_calls(match)
-    callers = np.where(match.calls.caller_a >= 0, match.calls.caller_a, match.calls.a)
-    same_name = match.a.label[match.calls.a] == match.b.label[match.calls.b]
-    callers = np.where(same_name, match.calls.a, callers)
-    _sum_pairs(table, items, match.calls, same, match.a, callers)
-    _sum_groups(table, items, match.call_groups, match.a)
 
 
 def find_same_calls(match: TreeMatch) -> Bool:
@@ -312,19 +311,10 @@ def find_same_calls(match: TreeMatch) -> Bool:
     return same
 
 
-def _sum_kernels(table: _RowTable, match: TreeMatch) -> None:
-    """Sum by pair or group of GPU work; all CPU time is one row."""
-    items = _work_items(match.a), _work_items(match.b)
-    same = match.a.work_label[match.work.a] == match.b.work_label[match.work.b]
-    _sum_pairs(table, items, match.work, same, match.a, match.work.caller_a)
-    _sum_groups(table, items, match.work_groups, match.a)
-    cpu = tuple(SideSums(0, int(tree.tree.cpu_time.sum()), 0) for tree in (match.a, match.b))
-    table.add((RowStatus.MATCHED, CPU_CALLS, CPU_CALLS, ""), cpu[0], cpu[1])
-
-
 def _op_items(tree: ComparedTree) -> _Items:
     """Return the nodes as items; GPU work without a launch is left to `not_matched`."""
-    gpu = _sum_work(tree)
+    gpu = np.zeros(len(tree.tree), np.int64)
+    np.add.at(gpu, tree.tree.work.node, tree.tree.work.time)
     gpu[tree.no_launch_node] = 0
     names = list(tree.tree.labels)
     for label in tree.tree.label[tree.tree.parent <= 0].tolist():
@@ -335,13 +325,6 @@ def _op_items(tree: ComparedTree) -> _Items:
 def _work_items(tree: ComparedTree) -> _Items:
     work = tree.tree.work
     return _Items(tree.names, work.name, work.event, work.calls, np.zeros(len(work.node), np.int64), work.time)
-
-
-def _sum_work(tree: ComparedTree) -> I64:
-    """Sum the GPU time that each node launched itself: int64[n] ns."""
-    gpu = np.zeros(len(tree.tree), np.int64)
-    np.add.at(gpu, tree.tree.work.node, tree.tree.work.time)
-    return gpu
 
 
 def caller_name(tree: ComparedTree, node: int) -> str:
@@ -381,36 +364,31 @@ def _sum_pairs(
 def _sum_groups(
     table: _RowTable, items: tuple[_Items, _Items], groups: Iterable[MatchedGroup], tree: ComparedTree
 ) -> None:
-    """Sum groups; the names of a row are listed by how much their time differs between the sides."""
+    """Sum groups: one row of both sides, or a row of each name where only one side has members.
+
+    The names of a row are listed by how much their time differs between the sides.
+    """
     changes: Counter[str] = Counter()
     for side, sign in zip(items, (-1, 1), strict=True):
         time = np.bincount(side.name, weights=side.cpu + side.gpu, minlength=len(side.names))
         for name in np.flatnonzero(time).tolist():
             changes[side.names[name]] += sign * int(time[name])
-    for group in groups:
-        _sum_group(table, items, group, caller_name(tree, group.caller_a), changes)
-
-
-def _sum_group(
-    table: _RowTable, items: tuple[_Items, _Items], group: MatchedGroup, below: str, changes: Mapping[str, int]
-) -> None:
-    """Sum a group: one row of both sides, or a row of each name where only one side has members."""
     a, b = items
-    if group.members_a and group.members_b:
-        names = (
-            join_names(map(a.name_of, group.members_a), changes),
-            join_names(map(b.name_of, group.members_b), changes),
-        )
-        sums = a.sum_of(group.members_a), b.sum_of(group.members_b)
-        events = a.first_event(group.members_a), b.first_event(group.members_b)
-        table.add((RowStatus.CHANGED, *names, below), *sums, *events)
-        return
-    for item in group.members_a:
-        key = (RowStatus.REMOVED, a.name_of(item), "", below)
-        table.add(key, a.sum_of([item]), SideSums(), a.first_event((item,)))
-    for item in group.members_b:
-        key = (RowStatus.ADDED, "", b.name_of(item), below)
-        table.add(key, SideSums(), b.sum_of([item]), -1, b.first_event((item,)))
+    for group in groups:
+        below = caller_name(tree, group.caller_a)
+        if group.members_a and group.members_b:
+            name_a = join_names(map(a.name_of, group.members_a), changes)
+            name_b = join_names(map(b.name_of, group.members_b), changes)
+            sums = a.sum_of(group.members_a), b.sum_of(group.members_b)
+            events = a.first_event(group.members_a), b.first_event(group.members_b)
+            table.add((RowStatus.CHANGED, name_a, name_b, below), *sums, *events)
+            continue
+        for item in group.members_a:
+            key = (RowStatus.REMOVED, a.name_of(item), "", below)
+            table.add(key, a.sum_of([item]), SideSums(), a.first_event((item,)))
+        for item in group.members_b:
+            key = (RowStatus.ADDED, "", b.name_of(item), below)
+            table.add(key, SideSums(), b.sum_of([item]), -1, b.first_event((item,)))
 
 
 def join_names(names: Iterable[str], changes: Mapping[str, int]) -> str:
@@ -425,12 +403,9 @@ def join_names(names: Iterable[str], changes: Mapping[str, int]) -> str:
 def _sum_by_text(table: _RowTable, a: dict[str, SideSums], b: dict[str, SideSums]) -> None:
     """Join the sums of both sides by their text."""
     for text in {**a, **b}:
-        if text in a and text in b:
-            table.add((RowStatus.MATCHED, text, text, ""), a[text], b[text])
-        elif text in a:
-            table.add((RowStatus.REMOVED, text, "", ""), a[text], SideSums())
-        else:
-            table.add((RowStatus.ADDED, "", text, ""), SideSums(), b[text])
+        status = RowStatus.REMOVED if text not in b else RowStatus.MATCHED if text in a else RowStatus.ADDED
+        key = status, text if text in a else "", text if text in b else "", ""
+        table.add(key, a.get(text, SideSums()), b.get(text, SideSums()))
 
 
 def _finish(
@@ -441,14 +416,14 @@ def _finish(
     on_gpu = bool(totals[0].gpu or totals[1].gpu)
     unmatched = [_sum_unmatched(tree) if by in ("op", "module") else SideSums() for tree in trees]
 
-    def build_row(key: _Key, a: SideSums, b: SideSums) -> ComparedRow:
-        return ComparedRow(*key, a, b, steps_a, steps_b, on_gpu, *table.events.get(key, (-1, -1)))
+    def build_row(key: _Key, a: SideSums, b: SideSums, event_a: int = -1, event_b: int = -1) -> ComparedRow:
+        return ComparedRow(*key, a, b, steps_a, steps_b, on_gpu, event_a, event_b)
 
     not_matched = build_row((RowStatus.NOT_MATCHED, NOT_MATCHED, NOT_MATCHED, ""), unmatched[0], unmatched[1])
-    rows = [build_row(key, a, b) for key, (a, b) in table.sums.items() if a != SideSums() or b != SideSums()]
-    calls = [sum(sums.calls for sums in column) for column in zip(*_columns(rows, not_matched), strict=True)]
-    whole = [replace(totals[side], calls=calls[side]) for side in (0, 1)]
-    total = build_row((RowStatus.MATCHED, "total", "total", ""), whole[0], whole[1])
+    rows = [build_row(key, *row) for key, row in table.rows.items() if row[:2] != (SideSums(), SideSums())]
+    whole_a = replace(totals[0], calls=sum(row.sums_a.calls for row in (*rows, not_matched)))
+    whole_b = replace(totals[1], calls=sum(row.sums_b.calls for row in (*rows, not_matched)))
+    total = build_row((RowStatus.MATCHED, "total", "total", ""), whole_a, whole_b)
     difference = total.delta_ns
     rows.sort(
         key=lambda row: (-abs(row.delta_ns), -abs(row.cpu_delta_ns), row.below, *sorted((row.name_a, row.name_b)))
@@ -464,10 +439,6 @@ def _finish(
         with_share(total),
         trees[0].tree.is_merged,
     )
-
-
-def _columns(rows: list[ComparedRow], not_matched: ComparedRow) -> list[tuple[SideSums, SideSums]]:
-    return [(row.sums_a, row.sums_b) for row in (*rows, not_matched)]
 
 
 def _sum_unmatched(tree: ComparedTree) -> SideSums:
@@ -489,12 +460,6 @@ class NameRow:
     count_b: int
     total_a: int
     total_b: int
-
-    @property
-    def count_change(self) -> str:
-        """ "+" for more calls in B, "-" for fewer, "=" for as many."""
-        difference = self.count_b - self.count_a
-        return "+" if difference > 0 else "-" if difference < 0 else "="
 
 
 def compare_by_name(a: Side, b: Side, device: Device) -> tuple[NameRow, ...]:

@@ -18,7 +18,6 @@ from torchprof_tui.analysis.alignment.sequence_alignment import Pairs, align_seq
 from torchprof_tui.analysis.compare.compared_tree import U64, ComparedTree, SharedLabels, mix_bits
 from torchprof_tui.analysis.compare.op_tree import (
     MAX_NODES,
-    OpTree,
     Side,
     build_op_tree,
     list_annotations,
@@ -51,7 +50,10 @@ class InputDigests:
         plain = a.digests[children_a], b.digests[children_b]
         if self._reads_left <= 0 or max(len(children_a), len(children_b)) > MAX_SIBLINGS:
             return plain
-        if not _is_ambiguous(a.label[children_a], b.label[children_b]):
+        values_a, counts_a = np.unique(a.label[children_a], return_counts=True)
+        values_b, counts_b = np.unique(b.label[children_b], return_counts=True)
+        _, at_a, at_b = np.intersect1d(values_a, values_b, assume_unique=True, return_indices=True)
+        if (counts_a[at_a] == counts_b[at_b]).all():  # no label occurs another number of times on either side
             return plain
         self._reads_left -= 1
         numbers = [
@@ -89,14 +91,6 @@ class InputDigests:
         except (OSError, LookupError):
             return None
         return numbers if numbers.any() else None
-
-
-def _is_ambiguous(labels_a: I64, labels_b: I64) -> bool:
-    """Test whether a label that both sides have occurs another number of times on either."""
-    values_a, counts_a = np.unique(labels_a, return_counts=True)
-    values_b, counts_b = np.unique(labels_b, return_counts=True)
-    _, at_a, at_b = np.intersect1d(values_a, values_b, assume_unique=True, return_indices=True)
-    return bool((counts_a[at_a] != counts_b[at_b]).any())
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,37 +133,21 @@ def match_trees(side_a: Side, side_b: Side) -> TreeMatch:
     a, b = build_compared_trees(side_a, side_b)
     # Of two equally good alignments one is taken: match in an order that does not depend on which side is first.
     if _order_key(a) > _order_key(b):
-        return _mirror(_match(b, a, InputDigests(b, a, side_b.trace, side_a.trace)))
+        match = _match(b, a, InputDigests(b, a, side_b.trace, side_a.trace))
+        calls, work = (MatchedPairs(each.b, each.a, each.caller_b, each.caller_a) for each in (match.calls, match.work))
+        call_groups, work_groups = (
+            [
+                MatchedGroup(each.members_b, each.members_a, each.caller_b, each.caller_a, each.is_fused)
+                for each in groups
+            ]
+            for groups in (match.call_groups, match.work_groups)
+        )
+        return TreeMatch(match.b, match.a, calls, call_groups, work, work_groups, match.has_same_work)
     return _match(a, b, InputDigests(a, b, side_a.trace, side_b.trace))
 
 
 def build_compared_trees(side_a: Side, side_b: Side) -> tuple[ComparedTree, ComparedTree]:
-    """Build the call trees of both sides, with the same levels and shared labels."""
-    trees = _build_trees(side_a, side_b)
-    labels = SharedLabels()
-    return (
-        ComparedTree.build(trees[0], side_a.trace.names, labels),
-        ComparedTree.build(trees[1], side_b.trace.names, labels),
-    )
-
-
-def find_common_callers(match: TreeMatch) -> tuple[I32, I32]:
-    """Find the lowest common caller of each row of GPU work: its node on that side, int32[rows of A] and [of B].
-
-    For work of matched calls it is the call; for work of calls whose names differ, the caller whose pair is matched.
-    """
-    callers = tuple(tree.tree.work.node.copy() for tree in (match.a, match.b))
-    for group in match.work_groups:
-        callers[0][list(group.members_a)] = group.caller_a
-        callers[1][list(group.members_b)] = group.caller_b
-    moved = match.work.caller_a >= 0
-    callers[0][match.work.a[moved]] = match.work.caller_a[moved]
-    callers[1][match.work.b[moved]] = match.work.caller_b[moved]
-    return callers[0], callers[1]
-
-
-def _build_trees(side_a: Side, side_b: Side) -> tuple[OpTree, OpTree]:
-    """Build both trees with the same levels: annotations that both sides have, and calls merged on both or neither."""
+    """Build the call trees of both sides: the same levels, calls merged on both or neither, and shared labels."""
     selected = select_events(side_a), select_events(side_b)
     shared = list_annotations(side_a, selected[0]) & list_annotations(side_b, selected[1])
     first = build_op_tree(side_a, selected[0], shared)
@@ -177,7 +155,11 @@ def _build_trees(side_a: Side, side_b: Side) -> tuple[OpTree, OpTree]:
     if max(len(tree) + len(tree.work.node) for tree in (first, second)) > MAX_NODES:
         first = build_op_tree(side_a, selected[0], shared, is_merged=True)
         second = build_op_tree(side_b, selected[1], shared, is_merged=True)
-    return first, second
+    labels = SharedLabels()
+    return (
+        ComparedTree.build(first, side_a.trace.names, labels),
+        ComparedTree.build(second, side_b.trace.names, labels),
+    )
 
 
 def _order_key(tree: ComparedTree) -> tuple[object, ...]:
@@ -313,24 +295,3 @@ def _complement(length: int, pairs: Pairs, side: int) -> list[int]:
 
 def _list_classes(tree: ComparedTree, rows: list[int]) -> I64:
     return np.array([decode_kernel_name(tree.work_name(row)).kernel_class for row in rows], np.int64)
-
-
-def _mirror(match: TreeMatch) -> TreeMatch:
-    """Swap the sides of a match."""
-    return TreeMatch(
-        match.b,
-        match.a,
-        _mirror_pairs(match.calls),
-        [_mirror_group(group) for group in match.call_groups],
-        _mirror_pairs(match.work),
-        [_mirror_group(group) for group in match.work_groups],
-        match.has_same_work,
-    )
-
-
-def _mirror_pairs(pairs: MatchedPairs) -> MatchedPairs:
-    return MatchedPairs(pairs.b, pairs.a, pairs.caller_b, pairs.caller_a)
-
-
-def _mirror_group(group: MatchedGroup) -> MatchedGroup:
-    return MatchedGroup(group.members_b, group.members_a, group.caller_b, group.caller_a, group.is_fused)

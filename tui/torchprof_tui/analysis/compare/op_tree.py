@@ -24,9 +24,10 @@ from torchprof_tui.analysis.graphs.captured_nodes import (
     select_ops,
 )
 from torchprof_tui.analysis.graphs.captured_ops import CapturedOps, get_captured_ops
+from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.step_bounds import find_launch_starts
 from torchprof_tui.trace.core.arrays import I32, I64, Array
-from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
+from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Step, Trace
 
@@ -113,11 +114,17 @@ def _add_captured(trace: Trace, own: Levels, calls: I32, work: I32, ops: Capture
     launch = ops.replays.launch[nodes.replay]
     count = len(own.call)
     row = np.concatenate([own.call, launch])
-    start = np.concatenate([own.start, _spread_over_launch(trace, nodes, launch)])
+    first = np.flatnonzero(np.diff(nodes.replay, prepend=-1) != 0)
+    size = np.diff(first, append=len(nodes))
+    index = np.arange(len(nodes)) - np.repeat(first, size)
+    times: I64 = trace.start[launch] + trace.duration[launch] * (index + 1) // (np.repeat(size, size) + 1)
+    start = np.concatenate([own.start, times])
     order = np.lexsort((start, trace.lane[row]))  # stable: captured ops after what began at the same time
     number = np.empty(len(order), np.int32)
     number[order] = np.arange(len(order), dtype=np.int32)
-    top = _find_levels_around(own, np.searchsorted(calls, launch), launch)
+    owner = own.owner[np.searchsorted(calls, launch)].astype(np.int64)
+    is_level = (owner >= 0) & (own.call[np.maximum(owner, 0)] == launch)  # outside of all ops
+    top = np.where(is_level, own.parent[np.maximum(owner, 0)], owner)
     parent = np.concatenate([own.parent, np.where(nodes.parent >= 0, count + nodes.parent, top)])[order]
     source = np.concatenate([own.source, nodes.source])[order]
     owner_of_work = own.owner_of_work.copy()
@@ -135,22 +142,6 @@ def _add_captured(trace: Trace, own: Levels, calls: I32, work: I32, ops: Capture
         owner=np.where(own.owner >= 0, number[np.maximum(own.owner, 0)], -1).astype(np.int32),
         owner_of_work=owner_of_work,
     )
-
-
-def _find_levels_around(own: Levels, place: I64, launch: I32) -> I64:
-    """Find the level around each launch, -1 for none: int64[k]. `place`: of the launches among the selected calls."""
-    owner = own.owner[place].astype(np.int64)
-    is_level = (owner >= 0) & (own.call[np.maximum(owner, 0)] == launch)  # outside of all ops
-    return np.where(is_level, own.parent[np.maximum(owner, 0)], owner)
-
-
-def _spread_over_launch(trace: Trace, nodes: CapturedNodes, launch: I32) -> I64:
-    """Return a time within the launch for each node, in their order: int64[k] ns."""
-    first = np.flatnonzero(np.diff(nodes.replay, prepend=-1) != 0)
-    size = np.diff(first, append=len(nodes))
-    index = np.arange(len(nodes)) - np.repeat(first, size)
-    times: I64 = trace.start[launch] + trace.duration[launch] * (index + 1) // (np.repeat(size, size) + 1)
-    return times
 
 
 def _find_first_work(trace: Trace, ops: CapturedOps, nodes: CapturedNodes) -> I64:
@@ -252,9 +243,7 @@ def select_events(side: Side) -> SelectedEvents:
         last += 1  # events of no length at the very end belong to the trace
     in_window = (trace.start >= first) & (trace.start < last)
     calls = np.flatnonzero(in_window & is_call[trace.kind] & is_thread[trace.lane]).astype(np.int32)
-    is_work = np.zeros(256, np.bool_)
-    is_work[[int(kind) for kind in GPU_WORK]] = True
-    work = np.flatnonzero(is_work[trace.kind]).astype(np.int32)
+    work = np.flatnonzero(work_mask(trace.kind)).astype(np.int32)
     if not side.steps:
         launch = trace.links.launch_of[work]
         return SelectedEvents(calls, work[in_window[np.where(launch >= 0, launch, work)]])
@@ -280,7 +269,9 @@ def build_op_tree(
     step = _find_steps(side, trace.start[levels.call])
     threads = _rank_threads(trace, selected)
     tree_nodes = _NodeBuilder(1 + len(threads) + 1)
-    top = tree_nodes.thread_nodes(trace, levels.call, threads)
+    node_of_lane = np.zeros(len(trace.lanes) + 1, np.int32)
+    node_of_lane[threads] = np.arange(1, len(threads) + 1)
+    top = node_of_lane[trace.lane[levels.call]]
     node = np.full(len(parent), -1, np.int32)
     depth = compute_depths(parent) if len(parent) else parent
     by_depth = np.argsort(depth, kind="stable")
@@ -383,12 +374,6 @@ class _NodeBuilder:
         self.parents: list[I32] = [np.array([-1] + [0] * (roots - 1), np.int32)]
         self.names: list[I32] = [np.full(roots, -1, np.int32)]
         self.first_calls: list[I64] = [np.full(roots, -1, np.int64)]
-
-    def thread_nodes(self, trace: Trace, events: I32, threads: list[int]) -> I32:
-        """Return the node of each event's thread: int32[k]."""
-        node_of_lane = np.zeros(len(trace.lanes) + 1, np.int32)
-        node_of_lane[threads] = np.arange(1, len(threads) + 1)
-        return node_of_lane[trace.lane[events]]
 
     def add(self, parent: I32, name: I32, occurrence: I64, members: I64) -> I32:
         """Add one node per distinct (parent, name, occurrence), and return the node of each call: int32[k]."""

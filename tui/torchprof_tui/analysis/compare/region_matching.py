@@ -53,6 +53,11 @@ class _Region:
         match = RegionMatch([(j, i) for i, j in self.match.pairs], groups)
         return _Region(self.b, self.a, self.left_b, self.left_a, match)
 
+    def list_working(self) -> tuple[I64, I64]:
+        """List the nodes that are left and launch GPU work: int64[...] of each side."""
+        left_a, left_b = np.array(self.left_a, np.int64), np.array(self.left_b, np.int64)
+        return left_a[self.a.has_work[left_a]], left_b[self.b.has_work[left_b]]
+
     def take_pairs(self, pairs: Pairs) -> None:
         """Add pairs to the match; their nodes are no longer left."""
         self.match.pairs += pairs
@@ -75,14 +80,24 @@ def match_region(a: ComparedTree, b: ComparedTree, nodes_a: I32, nodes_b: I32) -
     region = _Region(a, b, nodes_a.tolist(), nodes_b.tolist())
     if len(nodes_a) and len(nodes_b):
         region.take_pairs(_pair_same_names(a, b, nodes_a, nodes_b))
-        region.take_pairs(_pair_moved(region))
+        work_a, work_b = region.list_working()
+        moved = pair_by_occurrence(a.label[work_a], b.label[work_b])  # compilers reorder calls
+        region.take_pairs([(int(work_a[i]), int(work_b[j])) for i, j in moved])
         for find_groups in (_group_graphs, _group_composites, _group_fused):
             for _ in ("calls of a with single calls of b", "the reverse"):
                 if region.left_a and region.left_b:
                     region.take_groups(find_groups(region))
                 region = region.swap()
-        region.take_pairs(_pair_same_class(region))
-    region.take_groups(_group_remaining(region))
+        work_a, work_b = region.list_working()
+        classes_a = np.array([a.work_class(node) for node in work_a.tolist()], np.int64)
+        classes_b = np.array([b.work_class(node) for node in work_b.tolist()], np.int64)
+        alike = align_sequences(classes_a, classes_b, classes_a, classes_b)
+        region.take_pairs([(int(work_a[i]), int(work_b[j])) for i, j in alike])
+    for with_work in (True, False):
+        left_a = tuple(node for node in region.left_a if a.has_work[node] == with_work)
+        left_b = tuple(node for node in region.left_b if b.has_work[node] == with_work)
+        if left_a or left_b:
+            region.match.groups.append(NodeGroup(left_a, left_b))
     return region.match
 
 
@@ -112,15 +127,6 @@ def _align_nodes(a: ComparedTree, b: ComparedTree, nodes_a: I32, nodes_b: I32, d
     refined_a = digests_a[nodes_a] ^ (labels_a.astype(np.uint64) << np.uint64(40))
     refined_b = digests_b[nodes_b] ^ (labels_b.astype(np.uint64) << np.uint64(40))
     return align_sequences(labels_a, labels_b, refined_a, refined_b)
-
-
-def _pair_moved(region: _Region) -> Pairs:
-    """Pair calls of the same name that launch GPU work in order of occurrence: compilers reorder calls."""
-    a, b = region.a, region.b
-    work_a = np.array([node for node in region.left_a if a.has_work[node]], np.int64)
-    work_b = np.array([node for node in region.left_b if b.has_work[node]], np.int64)
-    pairs = pair_by_occurrence(a.label[work_a], b.label[work_b])
-    return [(int(work_a[i]), int(work_b[j])) for i, j in pairs]
 
 
 def _group_graphs(region: _Region) -> list[NodeGroup]:
@@ -232,25 +238,3 @@ def _list_op_names(tree: ComparedTree, node: int) -> set[str]:
         names.add(simplify_op(tree.name_of(node)))
         node = int(tree.tree.parent[node])
     return names
-
-
-def _pair_same_class(region: _Region) -> Pairs:
-    """Pair calls whose GPU work is of the same class, in order."""
-    a, b = region.a, region.b
-    work_a = [node for node in region.left_a if a.has_work[node]]
-    work_b = [node for node in region.left_b if b.has_work[node]]
-    classes_a = np.array([a.work_class(node) for node in work_a], np.int64)
-    classes_b = np.array([b.work_class(node) for node in work_b], np.int64)
-    return [(work_a[i], work_b[j]) for i, j in align_sequences(classes_a, classes_b, classes_a, classes_b)]
-
-
-def _group_remaining(region: _Region) -> list[NodeGroup]:
-    """Group what is left: calls that launch GPU work, and the others."""
-    a, b = region.a, region.b
-    groups = []
-    for with_work in (True, False):
-        nodes_a = tuple(node for node in region.left_a if a.has_work[node] == with_work)
-        nodes_b = tuple(node for node in region.left_b if b.has_work[node] == with_work)
-        if nodes_a or nodes_b:
-            groups.append(NodeGroup(nodes_a, nodes_b))
-    return groups

@@ -1,4 +1,7 @@
-"""What is measured of one compared recording: the bounds of its steps, the checks of them, their launches."""
+"""What is measured of one compared recording: the bounds of its steps, the checks of them, their launches.
+
+The compared steps are those asked for, else the steady ones without the warm-up.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,22 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.compare.op_tree import Side
-from torchprof_tui.analysis.compare.steady_steps import choose_side
-from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, StepSelection
+from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, ComparisonError, StepSelection
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, default_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
-from torchprof_tui.analysis.patterns.rules.warmup import count_calls, find_launched_work, find_launches
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.patterns.rules.warmup import (
+    count_calls,
+    find_launched_work,
+    find_launches,
+    find_steady_steps,
+)
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
-from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.trace import Step, Trace
 
 
 class SideAnalysis:
@@ -130,11 +139,50 @@ def are_ranks_of_one_run(a: Trace, b: Trace) -> bool:
     """Return whether two traces are of two ranks of one run: equally many ranks, recorded at the same time."""
     if a.rank is None or b.rank is None or a.rank == b.rank or a.world_size != b.world_size:
         return False
-    begin_a, begin_b = _find_begin(a), _find_begin(b)
+    bases = (trace.header.get("baseTimeNanoseconds") for trace in (a, b))
+    base_a, base_b = (base if isinstance(base, int) else 0 for base in bases)
+    begin_a, begin_b = base_a + a.origin, base_b + b.origin  # on the clock of the run
     return max(begin_a, begin_b) < min(begin_a + a.span[1], begin_b + b.span[1])
 
 
-def _find_begin(trace: Trace) -> int:
-    """Find when a trace begins on the clock of its run, ns."""
-    base = trace.header.get("baseTimeNanoseconds")
-    return trace.origin + (base if isinstance(base, int) else 0)
+def choose_side(tables: TraceTables, label: str, selection: StepSelection = AUTOMATIC) -> Side:
+    """Choose the compared steps of a trace. Raises ComparisonError where none are as asked for."""
+    trace, table = tables.trace, tables.steps
+    by_event = {step.event: step for step in (*trace.profiler_steps, *trace.steps)}
+    steps = [by_event[row] for row in table.row.tolist()]
+    if selection.time_range is not None:
+        t0, t1 = selection.time_range
+        inside = [step for step in steps if t0 <= step.start and step.start + step.duration <= t1]
+        if inside:
+            return _make_side(tables, label, inside)
+        whole = default_scope(tables.trace)
+        begin, end = max(t0, whole.t0), min(t1, whole.t1)
+        if end <= begin:
+            recorded = f"{format_duration(whole.t0)} to {format_duration(whole.t1)}"
+            raise ComparisonError(f"nothing in that range: the trace lasts from {recorded}")
+        return Side(tables.trace, label, (begin, end), ())
+    if selection.numbers is not None:
+        first, last = selection.numbers
+        chosen = [step for step in steps if first <= step.number <= last]
+        if not chosen:
+            asked = f"#{first}" if first == last else f"#{first} to #{last}"
+            raise ComparisonError(f"no step {asked}: {describe_steps(steps)}")
+        return _make_side(tables, label, chosen)
+    if not steps:
+        scope = default_scope(trace)
+        return Side(trace, label, (scope.t0, scope.t1), ())
+    steady = find_steady_steps(tables)
+    return _make_side(tables, label, steps[steady.first :], steady.left_out)
+
+
+def describe_steps(steps: list[Step]) -> str:
+    """Describe which steps a trace has: "it has steps #2 to #4"."""
+    if not steps:
+        return "it has no steps; leave --steps out to compare the whole trace, or give --range"
+    first, last = steps[0].number, steps[-1].number
+    return f"it has step #{first}" if first == last else f"it has steps #{first} to #{last}"
+
+
+def _make_side(tables: TraceTables, label: str, steps: list[Step], left_out: tuple[str, ...] = ()) -> Side:
+    window = steps[0].start, max(step.start + step.duration for step in steps)
+    return Side(tables.trace, label, (window[0], max(window[1], window[0] + 1)), tuple(steps), left_out)

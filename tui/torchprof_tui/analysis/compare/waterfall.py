@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from torchprof_tui.analysis.compare.account import Account, PartChange
+    from torchprof_tui.analysis.compare.account import Account
 
 MAX_PARTS = 12
 """Parts that are drawn one by one; the rest is one row."""
@@ -38,17 +38,14 @@ def build_rows(account: Account, max_parts: int = MAX_PARTS) -> list[WaterfallRo
     rest = [part for part in account.parts if part not in shown]
     rows, time = [], account.a
     for part in shown:
-        rows.append(WaterfallRow(part.label, part.a, part.b, time, time + part.delta, _mark(part)))
+        mark = "~" if part.is_within_noise and part.delta else ""
+        rows.append(WaterfallRow(part.label, part.a, part.b, time, time + part.delta, mark))
         time += part.delta
     if rest:
         a, b = sum(part.a for part in rest), sum(part.b for part in rest)
         label = f"{len(rest)} other part{'s' if len(rest) > 1 else ''}" if shown else "all parts"
         rows.append(WaterfallRow(label, a, b, time, time + b - a))
     return rows
-
-
-def _mark(part: PartChange) -> str:
-    return "~" if part.is_within_noise and part.delta else ""
 
 
 def choose_axis(account: Account, rows: list[WaterfallRow]) -> tuple[int, int]:

@@ -10,7 +10,6 @@ import numpy as np
 
 from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind, GraphColumns
 from torchprof_tui.analysis.time.intervals import Intervals, union
-from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
@@ -47,19 +46,16 @@ def add_hand_overs(graph: GraphColumns, trace: Trace) -> list[int]:
         last = calls.ends.searchsorted(gap_end, side="right") - 1
         chosen = np.flatnonzero((last >= first) & (gap_end > gap_start))
         begin, end = calls.starts[first[chosen]], calls.ends[last[chosen]]
-        _add_pair(graph, lane, gap_start[chosen], begin, end, gap_end[chosen])
+        leave = gap_start[chosen]
+        back = gap_end[chosen]
+        own, other = (np.full(len(leave), number, np.int32) for number in (graph.window.lane, lane))
+        started = graph.add_points(other, begin)
+        returned = graph.add_points(own, back)
+        graph.add_edges(EdgeKind.HAND_OVER, graph.add_points(own, leave), started)
+        graph.add_edges(EdgeKind.HAND_OVER, graph.add_points(other, end), returned)
+        graph.add_waits(started, np.zeros(len(leave), np.int64))
+        graph.add_waits(returned, (begin - leave) + (back - end))
     return lanes
-
-
-def _add_pair(graph: GraphColumns, lane: int, leave: I64, begin: I64, end: I64, back: I64) -> None:
-    """Add edges main(`leave`) → autograd(`begin`) and autograd(`end`) → main(`back`), int64[k] each."""
-    own, other = (np.full(len(leave), number, np.int32) for number in (graph.window.lane, lane))
-    started = graph.add_points(other, begin)
-    returned = graph.add_points(own, back)
-    graph.add_edges(EdgeKind.HAND_OVER, graph.add_points(own, leave), started)
-    graph.add_edges(EdgeKind.HAND_OVER, graph.add_points(other, end), returned)
-    graph.add_waits(started, np.zeros(len(leave), np.int64))
-    graph.add_waits(returned, (begin - leave) + (back - end))
 
 
 def _find_calls(trace: Trace, lane: int, start: int, end: int) -> Intervals:

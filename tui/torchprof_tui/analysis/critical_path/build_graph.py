@@ -19,7 +19,6 @@ from torchprof_tui.analysis.critical_path.launch_edges import (
     add_queue_room,
     add_replay_edges,
     add_stream_edges,
-    add_work_edges,
 )
 from torchprof_tui.analysis.critical_path.step_window import NO_EVENT, StepWindow
 from torchprof_tui.analysis.critical_path.wait_edges import add_blocking_calls, add_stream_waits
@@ -54,7 +53,8 @@ def build_graph(trace: Trace, window: StepWindow) -> BuiltGraph:
     """Build the dependency graph of a window."""
     columns = GraphColumns(window)
     columns.add_points(np.full(2, window.lane, np.int32), np.array([window.start, window.cpu_end], np.int64))
-    add_work_edges(columns)
+    number = np.arange(len(window.work), dtype=np.int64)
+    columns.add_edges(EdgeKind.WORK, columns.work_starts(number), columns.work_ends(number), window.work.event)
     add_launch_edges(columns, trace)
     add_stream_edges(columns)
     add_earlier_edges(columns, trace)
@@ -194,7 +194,11 @@ def describe_missing_edges(trace: Trace, built: BuiltGraph, earlier: int) -> tup
         lines.append(f"{built.unlaunched:,} works of the GPU: their launch was not recorded")
     if graph.dropped:
         lines.append(f"{graph.dropped:,} dependencies left out: the recorded times contradict them")
-    return tuple(lines), MORE_STEPS_ADVICE if earlier else _choose_advice(trace, built, waits)
+    longest, starts = int(waits.argmax()), graph.window.work.start
+    is_first_work = len(starts) > 0 and int(graph.time[graph.target[longest]]) == int(starts.min())
+    if earlier or is_first_work or built.unlaunched:
+        return tuple(lines), MORE_STEPS_ADVICE
+    return tuple(lines), "" if bool((trace.kind == Kind.SYNC).any()) else SYNC_EVENTS_ADVICE
 
 
 def sum_earlier(graph: DependencyGraph, path: I64, begin: int) -> int:
@@ -202,14 +206,3 @@ def sum_earlier(graph: DependencyGraph, path: I64, begin: int) -> int:
     earlier = path[graph.edge_kind[path] == EdgeKind.EARLIER]
     inside = graph.time[graph.target[earlier]] - np.maximum(graph.time[graph.source[earlier]], begin)
     return int(np.maximum(inside, 0).sum())
-
-
-def _choose_advice(trace: Trace, built: BuiltGraph, waits: I64) -> str:
-    """Choose what to record, by the longest wait without a reason."""
-    graph = built.graph
-    starts = graph.window.work.start
-    longest = int(waits.argmax())
-    is_first_work = len(starts) > 0 and int(graph.time[graph.target[longest]]) == int(starts.min())
-    if is_first_work or built.unlaunched:
-        return MORE_STEPS_ADVICE
-    return "" if bool((trace.kind == Kind.SYNC).any()) else SYNC_EVENTS_ADVICE

@@ -120,9 +120,10 @@ class CriticalPath:
         segments = self.segments
         waited = np.where(segments.kind == SegmentKind.RANK, segments.rank, NO_RANK)
         key = np.stack([segments.kind, segments.kernel_class, waited], axis=1).astype(np.int64)
-        _, first, index, counts = np.unique(
-            _pack_columns(key), return_index=True, return_inverse=True, return_counts=True
-        )
+        packed = np.zeros(len(key), np.int64)
+        for column in key.T if len(key) else ():
+            packed = packed * (column.max() - column.min() + 1) + (column - column.min())
+        _, first, index, counts = np.unique(packed, return_index=True, return_inverse=True, return_counts=True)
         times = np.zeros(len(first), np.int64)
         np.add.at(times, index, segments.end - segments.start)
         found = []
@@ -188,14 +189,6 @@ class CriticalPath:
         """Return how much later an event could end, ns; None for events that are not part of the window."""
         index = int(self.event.searchsorted(np.int32(event)))
         return int(self.slack[index]) if index < len(self.event) and self.event[index] == event else None
-
-
-def _pack_columns(columns: I64) -> I64:
-    """Pack the columns of integers int64[n, k], of small ranges, into one that has the order of the rows: int64[n]."""
-    packed = np.zeros(len(columns), np.int64)
-    for column in columns.T if len(columns) else ():
-        packed = packed * (column.max() - column.min() + 1) + (column - column.min())
-    return packed
 
 
 def find_critical_path(

@@ -47,12 +47,6 @@ SHORT_GAP = 10_000
 """ns between two works of a stream that need no further explanation than the stream's order."""
 
 
-def add_work_edges(graph: GraphColumns) -> None:
-    """Add the edges from the start to the end of each piece of work."""
-    work = np.arange(len(graph.window.work), dtype=np.int64)
-    graph.add_edges(EdgeKind.WORK, graph.work_starts(work), graph.work_ends(work), graph.window.work.event)
-
-
 def add_launch_edges(graph: GraphColumns, trace: Trace) -> None:
     """Add an edge from each launch call in the step to its work.
 
@@ -85,7 +79,9 @@ def add_earlier_edges(graph: GraphColumns, trace: Trace) -> None:
     edge leaves the end of the stream's work before, else the start of the window.
     """
     window, work = graph.window, graph.window.work
-    rows = [_find_first_launched(trace, lane) for lane in sorted_unique(work.lane).tolist()]
+    lanes = [trace.lanes[lane] for lane in sorted_unique(work.lane).tolist()]
+    launched = [np.flatnonzero(trace.links.launch_of[lane.first : lane.last] >= 0) for lane in lanes]
+    rows = [lane.first + int(own[0]) for lane, own in zip(lanes, launched, strict=True) if len(own)]
     first = np.flatnonzero(np.isin(work.event, rows) & work.is_launched)
     if not len(first):
         return
@@ -97,13 +93,6 @@ def add_earlier_edges(graph: GraphColumns, trace: Trace) -> None:
     begin = graph.add_points(np.full(len(first), window.lane, np.int32), np.full(len(first), window.start, np.int64))
     source = np.where(before >= 0, graph.work_ends(before), begin)
     graph.add_edges(EdgeKind.EARLIER, source, graph.work_starts(first), work.event[first])
-
-
-def _find_first_launched(trace: Trace, lane: int) -> int:
-    """Find the first event of a stream whose launch call was recorded: its row, -1 for none."""
-    rows = slice(trace.lanes[lane].first, trace.lanes[lane].last)
-    launched = trace.links.launch_of[rows] >= 0
-    return rows.start + int(launched.argmax()) if launched.any() else -1
 
 
 def add_replay_edges(graph: GraphColumns, trace: Trace) -> None:

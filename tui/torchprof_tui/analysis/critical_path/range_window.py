@@ -6,14 +6,13 @@ The path of a range ends at the GPU work that runs at the end of the range, else
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 
 from torchprof_tui.analysis.critical_path.autograd_edges import find_autograd_lanes
 from torchprof_tui.analysis.critical_path.dependency_graph import DependencyGraph
 from torchprof_tui.analysis.critical_path.step_window import (
-    GpuWorkColumns,
     StepWindow,
     WindowError,
     find_main_lane,
@@ -34,9 +33,7 @@ def select_range(trace: Trace, start: int, end: int) -> StepWindow:
     if end <= start:
         raise WindowError("nothing to follow: nothing was recorded in this range")
     window = select_window_between(trace, None, _find_lane(trace, start, end), start, end)
-    work = window.work
-    inside = work.start < end
-    kept = GpuWorkColumns(*(getattr(work, each.name)[inside] for each in fields(GpuWorkColumns)))
+    kept = window.work.select(window.work.start < end)
     kept = replace(kept, end=np.minimum(kept.end, end))
     # A thread that waits for the GPU at the end says less than the work that it waits for: the path ends at that work.
     is_busy = bool((kept.end == end).any())

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 
@@ -128,6 +127,10 @@ class Segments:
     def __len__(self) -> int:
         return len(self.start)
 
+    def select(self, chosen: Bool | I64) -> Segments:
+        """Select segments by a mask bool[s], or by indexes in a new order."""
+        return Segments(*(getattr(self, each.name)[chosen] for each in fields(self)))
+
 
 def build_segments(trace: Trace, graph: DependencyGraph, path: I64, host_lanes: list[int]) -> Segments:
     """Build the segments of a path. `host_lanes`: threads whose time without any event is host code."""
@@ -148,14 +151,17 @@ def build_segments(trace: Trace, graph: DependencyGraph, path: I64, host_lanes: 
     order = order[ends[order] > starts[order]]
     kinds, events = kinds[order].astype(np.uint8), events[order].astype(np.int32)
     ranks = np.full(len(order), NO_RANK, np.int32)
-    return Segments(starts[order], ends[order], kinds, _find_classes(trace, kinds, events), events, ranks)
+    classes = np.full(len(kinds), NO_CLASS, np.uint8)
+    kernels = np.flatnonzero((kinds == SegmentKind.KERNEL) & (events != NO_EVENT))
+    distinct, index = np.unique(trace.name[events[kernels]], return_inverse=True)
+    known = [decode_kernel_name(trace.names[name]).kernel_class for name in distinct.tolist()]
+    classes[kernels] = np.array(known, np.uint8)[index] if known else 0
+    return Segments(starts[order], ends[order], kinds, classes, events, ranks)
 
 
 def begin_segments(segments: Segments, begin: int) -> Segments:
     """Leave out what lies before a time, ns."""
-    kept = segments.end > begin
-    columns = (getattr(segments, each.name)[kept] for each in fields(Segments))
-    chosen = Segments(*columns)
+    chosen = segments.select(segments.end > begin)
     return replace(chosen, start=np.maximum(chosen.start, begin))
 
 
@@ -200,8 +206,8 @@ def classify_cpu(trace: Trace, events: I32, is_host: bool) -> U8:
     is_call = kinds == Kind.RUNTIME
     launches = trace.links.work_first[rows + 1] > trace.links.work_first[rows]
     found[is_call] = SegmentKind.RUNTIME
-    found[is_call & (launches | _match(trace, names, _LAUNCH))] = SegmentKind.LAUNCH
-    found[is_call & _match(trace, names, _SYNC)] = SegmentKind.BLOCKING
+    found[is_call & (launches | match_names(trace, names, _LAUNCH.match))] = SegmentKind.LAUNCH
+    found[is_call & match_names(trace, names, _SYNC.match)] = SegmentKind.BLOCKING
     found[kinds == Kind.OVERHEAD] = SegmentKind.PROFILER
     found[_is_below_input(trace, rows)] = SegmentKind.INPUT
     result[inside] = found
@@ -224,21 +230,11 @@ def _is_below_input(trace: Trace, rows: I32) -> Bool:
     return below
 
 
-def _match(trace: Trace, names: I32, pattern: re.Pattern[str]) -> Bool:
-    """Select the names that a pattern matches: bool[k]."""
+def match_names(trace: Trace, names: I32, matches: Callable[[str], object]) -> Bool:
+    """Select the names, int32[k], whose text matches, each looked at once: bool[k]."""
     distinct, index = np.unique(names, return_inverse=True)
-    matches = np.array([pattern.match(trace.names[name]) is not None for name in distinct.tolist()], np.bool_)
-    return matches[index] if len(distinct) else np.zeros(0, np.bool_)
-
-
-def _find_classes(trace: Trace, kinds: U8, events: I32) -> U8:
-    """Find the class of the kernels among segments: uint8[s], NO_CLASS for all others."""
-    classes = np.full(len(kinds), NO_CLASS, np.uint8)
-    kernels = np.flatnonzero((kinds == SegmentKind.KERNEL) & (events != NO_EVENT))
-    distinct, index = np.unique(trace.name[events[kernels]], return_inverse=True)
-    known = [decode_kernel_name(trace.names[name]).kernel_class for name in distinct.tolist()]
-    classes[kernels] = np.array(known, np.uint8)[index] if known else 0
-    return classes
+    found: Bool = np.array([bool(matches(trace.names[name])) for name in distinct.tolist()], np.bool_)[index]
+    return found
 
 
 WAITS = (SegmentKind.QUEUE, SegmentKind.UNATTRIBUTED, SegmentKind.RANK)
@@ -286,7 +282,8 @@ def find_path_rows(trace: Trace, segments: Segments, row_base: I64, row_count: i
     kept = end > start
     found = _add_parents(trace, event[kept], start[kept], end[kept])
     event, start, end = (np.concatenate([column, *columns]) for column, *columns in zip(*found, strict=True))
-    return _join(row_base[trace.lane[event]] + trace.row[event], start, end, row_count)
+    row, start, end = _join_pieces(row_base[trace.lane[event]] + trace.row[event], start, end)
+    return PathRows(row.searchsorted(np.arange(row_count + 1), side="left").astype(np.int64), start, end)
 
 
 def _add_parents(trace: Trace, event: I64, start: I64, end: I64) -> list[tuple[I64, I64, I64]]:
@@ -312,11 +309,10 @@ def _add_parents(trace: Trace, event: I64, start: I64, end: I64) -> list[tuple[I
         parent = trace.parent[pieces[0]].astype(np.int64)
         inside = parent >= 0
         added = parent[inside], pieces[1][inside], pieces[2][inside]
-        outer = (
-            np.concatenate([outer[0][~is_here], added[0]]),
-            np.concatenate([outer[1][~is_here], added[1]]),
-            np.concatenate([outer[2][~is_here], added[2]]),
+        event_left, start_left, end_left = (
+            np.concatenate([old[~is_here], new]) for old, new in zip(outer, added, strict=True)
         )
+        outer = event_left, start_left, end_left
     return found
 
 
@@ -329,12 +325,6 @@ def _join_pieces(event: I64, start: I64, end: I64) -> tuple[I64, I64, I64]:
     index = np.flatnonzero(is_new)
     last = np.append(index[1:], len(event))[: len(index)] - 1
     return event[index], start[index], end[last]
-
-
-def _join(row: I64, start: I64, end: I64, row_count: int) -> PathRows:
-    """Sort intervals by row and join those that touch; at each time a row has at most one."""
-    row, start, end = _join_pieces(row, start, end)
-    return PathRows(row.searchsorted(np.arange(row_count + 1), side="left").astype(np.int64), start, end)
 
 
 def list_longest(segments: Segments, count: int) -> I32:

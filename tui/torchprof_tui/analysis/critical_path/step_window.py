@@ -56,6 +56,10 @@ class GpuWorkColumns:
         """Select the work whose launch call was recorded: bool[m]."""
         return self.launch >= 0
 
+    def select(self, kept: Bool) -> GpuWorkColumns:
+        """Keep some of the work: bool[m]."""
+        return GpuWorkColumns(*(getattr(self, each.name)[kept] for each in fields(self)))
+
 
 @dataclass(frozen=True, slots=True)
 class StepWindow:
@@ -120,11 +124,26 @@ def select_window_between(trace: Trace, step: Step | None, lane: int, start: int
     """Select the GPU work of a thread's time, ns. Raises WindowError for an empty one."""
     if cpu_end <= start:
         raise WindowError("nothing to follow: the step takes no time")
-    work = _select_work(trace, start, cpu_end, step is not None)
+    parts: list[I32] = [np.zeros(0, np.int32)]
+    for rows in list_gpu_work(trace):
+        after = rows[trace.start[rows] + trace.duration[rows] > start]
+        launch = trace.links.launch_of[after]
+        known = np.where(launch >= 0, trace.start[launch], np.iinfo(np.int64).max)
+        # A stream works in order: work without a recorded launch was launched before it began and the next launch.
+        following = np.minimum.accumulate(known[::-1])[::-1]
+        latest = np.where(launch >= 0, known, np.minimum(trace.start[after], following))
+        parts.append(after[latest < cpu_end])
+    event = np.concatenate(parts)
+    launch = trace.links.launch_of[event]
+    launch_start = find_launch_starts(trace, event)
+    launch_end = np.where(launch >= 0, launch_start + trace.duration[launch], launch_start)
+    begin, last = follow_stream(trace, event)
+    begin = np.maximum(begin, start)
+    is_backlog = np.full(len(event), step is not None) & (launch_start < start)
+    work = GpuWorkColumns(event, trace.lane[event], launch, begin, last, launch_start, launch_end, is_backlog)
     own = (work.is_launched & (work.launch_start >= start)) | (step is None)
     end = max(cpu_end, int(work.end[own].max(initial=cpu_end)))
-    kept = work.start < end
-    work = GpuWorkColumns(*(getattr(work, each.name)[kept] for each in fields(GpuWorkColumns)))
+    work = work.select(work.start < end)
     backlog_end = int(find_completion(work.launch_start, work.end, np.array([start]))[0])
     work = replace(work, end=np.minimum(work.end, end))  # work of other steps may run on; on the path nothing does
     # Where work of before outlives the step, the step is all that it did.
@@ -139,38 +158,5 @@ def find_main_lane(trace: Trace) -> int:
         raise WindowError("nothing to follow: no CPU thread was recorded")
     launches = trace.links.launch_of
     counts = np.bincount(trace.lane[launches[launches >= 0]], minlength=len(trace.lanes))
-
-    def rank_thread(number: int) -> tuple[int, int]:
-        lane = trace.lanes[number]
-        return int(counts[number]), int(trace.self_duration[lane.first : lane.last].sum())
-
-    return max(threads, key=rank_thread)
-
-
-def _select_work(trace: Trace, start: int, cpu_end: int, is_step: bool) -> GpuWorkColumns:
-    """Select the GPU work that ends after `start` and was not launched at or after `cpu_end`."""
-    parts: list[I32] = [np.zeros(0, np.int32)]
-    for rows in list_gpu_work(trace):
-        after = rows[trace.start[rows] + trace.duration[rows] > start]
-        parts.append(after[_find_latest_launches(trace, after) < cpu_end])
-    event = np.concatenate(parts)
-    launch = trace.links.launch_of[event]
-    launch_start = find_launch_starts(trace, event)
-    launch_end = np.where(launch >= 0, launch_start + trace.duration[launch], launch_start)
-    begin, last = follow_stream(trace, event)
-    begin = np.maximum(begin, start)
-    is_backlog = np.full(len(event), is_step) & (launch_start < start)
-    return GpuWorkColumns(event, trace.lane[event], launch, begin, last, launch_start, launch_end, is_backlog)
-
-
-def _find_latest_launches(trace: Trace, rows: I32) -> I64:
-    """Find when each work of a stream was launched, at the latest: int64[k], ns.
-
-    A stream works in order. Work without a recorded launch was launched before it started, and before the next launch
-    of its stream.
-    """
-    launch = trace.links.launch_of[rows]
-    known = np.where(launch >= 0, trace.start[launch], np.iinfo(np.int64).max)
-    following = np.minimum.accumulate(known[::-1])[::-1]
-    latest: I64 = np.where(launch >= 0, known, np.minimum(trace.start[rows], following))
-    return latest
+    rows = [slice(lane.first, lane.last) for lane in trace.lanes]
+    return max(threads, key=lambda number: (counts[number], trace.self_duration[rows[number]].sum()))

@@ -93,7 +93,10 @@ def add_stream_waits(graph: GraphColumns, trace: Trace) -> I32:
     syncs = read_sync_events(trace, calls)
     known = np.flatnonzero((syncs.record >= 0) & (syncs.source_lane >= 0) & (syncs.waiting_lane >= 0))
     source = _find_launched_before(graph, syncs.source_lane[known], trace.start[syncs.record[known]])
-    target = _find_launched_after(graph, syncs.waiting_lane[known], trace.start[syncs.call[known]])
+    work = graph.window.work
+    target = _find_next(
+        work.lane.astype(np.int64), work.launch_start, syncs.waiting_lane[known], trace.start[syncs.call[known]]
+    )
     _add_event_edges(graph, EdgeKind.EVENT, source, target)
     unknown: I32 = calls[~is_in(calls, syncs.call)]
     _add_waits_by_order(graph, trace, unknown)
@@ -269,12 +272,6 @@ def _find_launched_before(graph: GraphColumns, lane: I64, time: I64) -> I64:
     """Find the last work of a stream that was launched before a time: int64[k] or -1."""
     work = graph.window.work
     return find_last_ended(work.lane.astype(np.int64), work.launch_start, lane, time - 1, graph.window.start)
-
-
-def _find_launched_after(graph: GraphColumns, lane: I64, time: I64) -> I64:
-    """Find the first work of a stream that was launched after a time: int64[k] or -1."""
-    work = graph.window.work
-    return _find_next(work.lane.astype(np.int64), work.launch_start, lane, time)
 
 
 def _find_next(groups: I64, times: I64, wanted_groups: I64, wanted: I64) -> I64:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -44,19 +44,9 @@ class ProcessNumbers:
     per_rank: int
     first_new: int
 
-    def number_process(self, rank: int, own: str, known: int) -> int:
-        """Return the number of a process that is called `own` in its file, where `known` others have one."""
-        is_kept = own.isascii() and own.isdecimal() and len(own) < 9 and int(own) < self.first_new
-        return rank * self.per_rank + (int(own) if is_kept else self.first_new + known)
-
 
 _KEPT = ProcessNumbers(10_000_000, 9_000_000)  # Linux has at most 4,194,304 processes
 _COUNTED = ProcessNumbers(10_000, 0)
-
-
-def choose_process_numbers(largest_rank: int) -> ProcessNumbers:
-    """Choose how to number processes: recognizable where there is room for all ranks, else counted."""
-    return _KEPT if (largest_rank + 1) * _KEPT.per_rank <= _MAX_PROCESS else _COUNTED
 
 
 _RANK_SHIFT_BITS = 40
@@ -92,7 +82,9 @@ class RankEntries:
                 times = parse_times([entry.get("ts") for entry in entries], text, ProblemTally()).tolist()
             for place, entry in enumerate(entries):
                 if times is not None and times[place] != NO_TIME:
-                    entry["ts"] = _format_microseconds(times[place] + self._shift)
+                    ns = times[place] + self._shift
+                    sign = "-" if ns < 0 else ""
+                    entry["ts"] = orjson.Fragment(f"{sign}{abs(ns) // 1000}.{abs(ns) % 1000:03}")
                 self._rewrite(entry)
                 yield entry
         for own_pid, pid in self._pids.items():
@@ -104,7 +96,12 @@ class RankEntries:
         if pid in PROFILER_PIDS:  # tracks of the profiler itself, by whose names readers know them
             entry["tid"] = f"{self._rank.label} {text_of(entry.get('tid'))}".rstrip()
         else:
-            entry["pid"] = self._renumber_process(pid)
+            if pid not in self._pids:
+                first_new = self._numbers.first_new
+                is_kept = pid.isascii() and pid.isdecimal() and len(pid) < 9 and int(pid) < first_new
+                own = int(pid) if is_kept else first_new + len(self._pids)
+                self._pids[pid] = self._rank.number * self._numbers.per_rank + own
+            entry["pid"] = self._pids[pid]
         for key in _FLOW_KEYS:
             if key in entry:
                 entry[key] = self._renumber(entry[key])
@@ -114,27 +111,19 @@ class RankEntries:
         for key in _LOCAL_ARGS:
             if key in args:
                 args[key] = self._renumber(args[key])
-        if entry.get("ph") == "M":
-            self._rewrite_metadata(entry, args)
-
-    def _rewrite_metadata(self, entry: dict[str, Any], args: dict[str, Any]) -> None:
-        name, pid = entry.get("name"), entry.get("pid")
-        if name == "process_name" and isinstance(args.get("name"), str) and isinstance(pid, int):
+        number = entry.get("pid")
+        if entry.get("ph") != "M" or not isinstance(number, int):
+            return
+        name = entry.get("name")
+        if name == "process_name" and isinstance(args.get("name"), str):
             args["name"] = self._name_process(args["name"])
-            self._named_pids.add(pid)
-        elif name == "process_sort_index" and type(args.get("sort_index")) is int and isinstance(pid, int):
+            self._named_pids.add(number)
+        elif name == "process_sort_index" and type(args.get("sort_index")) is int:
             own = min(max(args["sort_index"], 0), self._numbers.per_rank - 1)
             args["sort_index"] = self._rank.number * self._numbers.per_rank + own
 
     def _name_process(self, name: str) -> str:
         return f"{self._rank.label} {name}"
-
-    def _renumber_process(self, text: str) -> int:
-        """Return the process number in the written file."""
-        pid = self._pids.get(text)
-        if pid is None:
-            pid = self._pids[text] = self._numbers.number_process(self._rank.number, text, len(self._pids))
-        return pid
 
     def _renumber(self, value: Any) -> Any:
         """Return a number or id that no other rank has; negative numbers mean none and stay."""
@@ -143,12 +132,6 @@ class RankEntries:
         if isinstance(value, str) and self._number_shift:
             return f"{value}@{self._rank.number}"
         return value
-
-
-def _format_microseconds(ns: int) -> orjson.Fragment:
-    """Format ns as µs with three decimals: a float cannot hold the digits of times since the epoch."""
-    sign = "-" if ns < 0 else ""
-    return orjson.Fragment(f"{sign}{abs(ns) // 1000}.{abs(ns) % 1000:03}")
 
 
 RANKS_KEY = "torchprof_tui_ranks"
@@ -188,47 +171,32 @@ def _write_ranks(ranks: Ranks, file: IO[bytes], keep_private: bool) -> ChromeFil
     first = ranks.all[0].trace
     header = {key: value for key, value in first.header.items() if key not in _OF_ONE_RANK}
     if "deviceProperties" in header:
-        header["deviceProperties"] = _merge_devices(ranks.all)
+        devices: dict[bytes, Any] = {}
+        for rank in ranks.all:
+            listed = rank.trace.header.get("deviceProperties")
+            for device in listed if isinstance(listed, list) else ():
+                number = device.get("id") if isinstance(device, dict) else device
+                devices.setdefault(dump_bounded(number), device)
+        header["deviceProperties"] = list(devices.values())
     header[RANKS_KEY] = [{"rank": rank.number, "shift_ns": first.origin - rank.trace.origin} for rank in ranks.all]
     file.write(b"{\n")
     left_out = write_header(first, header, file, keep_private)
     file.write(b'  "traceEvents": [\n')
     separator, count = b"  ", 0
+    has_room = (max(rank.number for rank in ranks.all) + 1) * _KEPT.per_rank <= _MAX_PROCESS
+    numbers = _KEPT if has_room else _COUNTED
     with pause_garbage_collection():
-        for entry in _read_entries(ranks):
-            file.write(separator + dump_bounded(entry))
-            separator = b",\n  "
-            count += 1
+        for index, rank in enumerate(ranks.all):
+            for entry in RankEntries(rank, index, first.origin - rank.trace.origin, numbers).read():
+                file.write(separator + dump_bounded(entry))
+                separator = b",\n  "
+                count += 1
     file.write(b"\n  ]\n}\n")
-    skipped = (*left_out.skipped_keys, *_list_keys_of_others(ranks.all))
-    return ChromeFile(count, skipped, left_out.private_values, left_out.kept_keys)
-
-
-def _read_entries(ranks: Ranks) -> Iterator[dict[str, Any]]:
-    origin = ranks.all[0].trace.origin
-    numbers = choose_process_numbers(max(rank.number for rank in ranks.all))
-    for index, rank in enumerate(ranks.all):
-        yield from RankEntries(rank, index, origin - rank.trace.origin, numbers).read()
-
-
-def _merge_devices(ranks: Sequence[Rank]) -> list[Any]:
-    """Merge `deviceProperties` of all ranks: each device once, the first of several with one number."""
-    devices: dict[bytes, Any] = {}
-    for rank in ranks:
-        listed = rank.trace.header.get("deviceProperties")
-        for device in listed if isinstance(listed, list) else ():
-            number = device.get("id") if isinstance(device, dict) else device
-            devices.setdefault(dump_bounded(number), device)
-    return list(devices.values())
-
-
-def _list_keys_of_others(ranks: Sequence[Rank]) -> list[str]:
-    """List the top-level keys that only ranks after the first have."""
-    first = ranks[0].trace
-    known = {*first.header, *(first.large_keys.spans if first.large_keys else ()), *_OF_ONE_RANK}
+    # The top-level keys that only ranks after the first have are left out as well.
+    large = [() if rank.trace.large_keys is None else rank.trace.large_keys.spans for rank in ranks.all]
+    known = {*first.header, *large[0], *_OF_ONE_RANK}
     others = dict.fromkeys(
-        key
-        for rank in ranks[1:]
-        for key in (*rank.trace.header, *(rank.trace.large_keys.spans if rank.trace.large_keys else ()))
+        key for rank, keys in zip(ranks.all, large, strict=True) for key in (*rank.trace.header, *keys)
     )
-    return [key for key in others if key not in known]
+    skipped = (*left_out.skipped_keys, *(key for key in others if key not in known))
+    return ChromeFile(count, skipped, left_out.private_values, left_out.kept_keys)

@@ -186,15 +186,12 @@ class EventColumns:
 
     def _text_of_lane(self, text: _LaneText) -> DictionaryColumn:
         index: dict[str, int] = {}
-        codes = np.array([index.setdefault(text(lane), len(index)) for lane in self.trace.lanes], np.int32)
-        return DictionaryColumn(_protect(self._take_by_lane(codes)), list(index))
+        codes = [index.setdefault(text(lane), len(index)) for lane in self.trace.lanes]
+        return DictionaryColumn(self._number_of_lane(codes), list(index))
 
     def _number_of_lane(self, numbers: list[int]) -> I32:
-        return _protect(self._take_by_lane(np.array(numbers, np.int32)))
-
-    def _take_by_lane(self, numbers: I32) -> I32:
         """Return the number of the lane of each event."""
-        return numbers[self.trace.lane] if len(self) else np.zeros(0, np.int32)
+        return _protect(np.array(numbers, np.int32)[self.trace.lane] if len(self) else np.zeros(0, np.int32))
 
 
 def _protect(column: _Integers) -> _Integers:
@@ -262,7 +259,14 @@ def build_arrow_table(columns: EventColumns) -> pa.Table:
     for name in COLUMNS:
         column = getattr(columns, name)
         if name in TEXT_COLUMNS:
-            arrays.append(_build_dictionary_array(arrow, column))
+            used = column.compact()
+            texts = [value.encode() for value in used.values]
+            bounds = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+            is_large = bounds[-1] > np.iinfo(np.int32).max
+            offsets = arrow.py_buffer(bounds if is_large else bounds.astype(np.int32))
+            kind = arrow.large_string() if is_large else arrow.string()
+            values = arrow.Array.from_buffers(kind, len(texts), [None, offsets, arrow.py_buffer(b"".join(texts))])
+            arrays.append(arrow.DictionaryArray.from_arrays(_build_number_array(arrow, used.codes, False), values))
         else:
             arrays.append(_build_number_array(arrow, column, name not in TIME_COLUMNS))
     return arrow.Table.from_arrays(arrays, names=list(COLUMNS))
@@ -278,17 +282,6 @@ def _build_number_array(arrow: Any, column: I32 | I64, is_nullable: bool) -> Any
         valid = None if is_valid.all() else arrow.py_buffer(np.packbits(is_valid, bitorder="little"))
     kind = arrow.int32() if column.dtype == np.int32 else arrow.int64()
     return arrow.Array.from_buffers(kind, len(column), [valid, arrow.py_buffer(np.ascontiguousarray(column))])
-
-
-def _build_dictionary_array(arrow: Any, column: DictionaryColumn) -> Any:
-    used = column.compact()
-    texts = [value.encode() for value in used.values]
-    bounds = np.cumsum([0, *map(len, texts)], dtype=np.int64)
-    is_large = bounds[-1] > np.iinfo(np.int32).max
-    offsets = arrow.py_buffer(bounds if is_large else bounds.astype(np.int32))
-    kind = arrow.large_string() if is_large else arrow.string()
-    values = arrow.Array.from_buffers(kind, len(texts), [None, offsets, arrow.py_buffer(b"".join(texts))])
-    return arrow.DictionaryArray.from_arrays(_build_number_array(arrow, used.codes, False), values)
 
 
 def write_parquet(columns: EventColumns, out: Path) -> None:

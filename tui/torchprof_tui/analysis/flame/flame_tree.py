@@ -80,13 +80,6 @@ class FlameTree:
         """Return the name of a node, as recorded."""
         return self.names[int(self.name[node])]
 
-    def iterate_children(self, node: int) -> Iterator[int]:
-        """Iterate over the children of a node, heaviest first."""
-        child, end = node + 1, node + int(self.size[node])
-        while child < end:
-            yield child
-            child += int(self.size[child])
-
     def list_path(self, node: int) -> list[int]:
         """List the nodes from below the root to this node."""
         path: list[int] = []

@@ -13,8 +13,9 @@ from torchprof_tui.analysis.dispatch.ancestry import (
 )
 from torchprof_tui.analysis.dispatch.frame_names import MODULE_CALL_PREFIX
 from torchprof_tui.analysis.flame.flame_tree import FlameTree, FoldBy, FoldTime, NoFramesError
+from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
-from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
+from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 
@@ -45,7 +46,7 @@ def select_timed_events(trace: Trace, time: FoldTime, only: Bool | None = None) 
 
 def is_gpu_work(trace: Trace) -> Bool:
     """Select kernels, collectives, copies and memsets: bool[n]."""
-    return _kind_table(GPU_WORK)[trace.kind]
+    return work_mask(np.asarray(trace.kind))
 
 
 def is_on_thread(trace: Trace) -> Bool:
@@ -105,12 +106,6 @@ def has_frames(trace: Trace, fold_by: FoldBy) -> bool:
     return True
 
 
-def _kind_table(kinds: frozenset[Kind]) -> Bool:
-    table = np.zeros(256, np.bool_)
-    table[[int(kind) for kind in kinds]] = True
-    return table
-
-
 MAX_LEVELS = 1000
 """Deeper frames count for their ancestor at this depth. It is Python's default recursion limit."""
 
@@ -150,10 +145,12 @@ def fold_trace(trace: Trace, fold_by: FoldBy, time: FoldTime, only: Bool | None 
     index = np.full(len(trace) + 1, -1, np.int32)  # the last one: of -1
     index[frames] = np.arange(len(frames), dtype=np.int32)
     names = _Names(trace, fold_by, time)
+    is_work = is_gpu_work(trace)[frames]
+    outer = np.where(caller[frames] >= 0, _NO_FRAME, _NO_LAUNCH)
     nodes = _merge_paths(
         index[frame_above[frames]],
         names.of_events(frames),
-        _select_outer_nodes(trace, frames, caller),
+        np.where(is_work, outer, _ROOT).astype(np.int32),
     )
 
     node_of_sample = np.where(has_frame, nodes.of_frame[index[leaf]], np.int32(_NO_FRAME))
@@ -197,13 +194,6 @@ class _Paths:
     parent: I32
     name: I32
     count: int
-
-
-def _select_outer_nodes(trace: Trace, frames: I32, caller: I32) -> I32:
-    """Select the fixed node that each frame is below if no frame is above it: int32[k]."""
-    is_work = is_gpu_work(trace)[frames]
-    outer = np.where(caller[frames] >= 0, _NO_FRAME, _NO_LAUNCH)
-    return np.where(is_work, outer, _ROOT).astype(np.int32)
 
 
 def _merge_paths(parent: I32, name: I32, outer: I32) -> _Paths:

@@ -94,12 +94,13 @@ def list_captures(trace: Trace) -> list[CaptureSequence]:
     sequences = []
     for group in groups:
         batch = _find_batch(trace, int(group[0]))
+        op = find_nearest_ancestor(trace.parent, group, np.asarray(trace.kind == Kind.OP))
         sequences.append(
             CaptureSequence(
                 group,
                 _call_types(trace, group),
                 [names.get(call, "") for call in group.tolist()],
-                _find_op_names(trace, group),
+                [trace.names[trace.name[event]] if event >= 0 else "" for event in op.tolist()],
                 _grids(trace, group),
                 False,
                 batch,
@@ -133,18 +134,14 @@ def node_types(trace: Trace, work: I32) -> U8:
         table[int(kind)] = node_type
     types: U8 = table[trace.kind[work]]
     names, inverse = np.unique(trace.name[work], return_inverse=True)
-    helper = np.array([_helper_type(trace.names[name]) for name in names.tolist()], np.uint8)
+    helper = np.full(len(names), NodeType.KERNEL, np.uint8)  # that copies or fills in place of the copy engine
+    for index, name in enumerate(trace.names[name] for name in names.tolist()):
+        driver = _DRIVER_HELPER.match(name)
+        if (driver and driver[1] == "memcpy") or "__amd_rocclr_copyBuffer" in name:
+            helper[index] = NodeType.COPY
+        elif driver or "__amd_rocclr_fillBuffer" in name:
+            helper[index] = NodeType.FILL
     return np.where(helper[inverse] > 0, helper[inverse], types) if len(names) else types
-
-
-def _helper_type(name: str) -> NodeType:
-    """Return the type of a kernel that copies or fills in place of the copy engine; KERNEL for all others."""
-    driver = _DRIVER_HELPER.match(name)
-    if driver:
-        return NodeType.COPY if driver[1] == "memcpy" else NodeType.FILL
-    if "__amd_rocclr_copyBuffer" in name:
-        return NodeType.COPY
-    return NodeType.FILL if "__amd_rocclr_fillBuffer" in name else NodeType.KERNEL
 
 
 def _build_eager_run(trace: Trace, work: I32, launch: I32) -> CaptureSequence:
@@ -168,21 +165,18 @@ def _find_node_calls(trace: Trace) -> I32:
 
 def _find_capture_spans(trace: Trace) -> list[tuple[int, int]]:
     """Find the times from each begin of a capture to the next end, ns."""
-    begins, ends = (_times_of_calls(trace, pattern) for pattern in (_BEGIN_CAPTURE, _END_CAPTURE))
+    times = []
+    for pattern in (_BEGIN_CAPTURE, _END_CAPTURE):
+        names = [index for index, name in enumerate(trace.names) if pattern.search(name)]
+        is_call: Bool = (trace.kind == Kind.RUNTIME) & np.isin(trace.name, names)
+        times.append(np.sort(trace.start[is_call]))
+    begins, ends = times
     following = np.searchsorted(ends, begins)
     return [
         (int(begin), int(ends[index]))
         for begin, index in zip(begins.tolist(), following.tolist(), strict=True)
         if index < len(ends)
     ]
-
-
-def _times_of_calls(trace: Trace, pattern: re.Pattern[str]) -> I64:
-    names = [index for index, name in enumerate(trace.names) if pattern.search(name)]
-    if not names:
-        return np.empty(0, np.int64)
-    calls = np.flatnonzero((trace.kind == Kind.RUNTIME) & np.isin(trace.name, names))
-    return np.sort(trace.start[calls])
 
 
 def _call_types(trace: Trace, calls: I32) -> U8:
@@ -195,24 +189,14 @@ def _call_types(trace: Trace, calls: I32) -> U8:
 
 
 def _read_kernel_names(trace: Trace, calls: I32) -> dict[int, str]:
-    """Read the names of the kernels that calls launched from their args: {} where the first call has none."""
-    first = next((entry for _, entry in read_entries(trace, calls[:1])), {})
-    if len(calls) and not _kernel_of(first) and not _has_kernel_arg(trace, calls):
+    """Read the names of the kernels that calls launched from their args: {} where the first calls have none."""
+    if not any(_kernel_of(entry) for _, entry in read_entries(trace, calls[:_PROBED_CALLS])):
         return {}
     return {int(calls[position]): _kernel_of(entry) for position, entry in read_entries(trace, calls)}
 
 
 _PROBED_CALLS = 16
 """Calls whose args are read to see whether a trace names kernels there."""
-
-
-def _has_kernel_arg(trace: Trace, calls: I32) -> bool:
-    return any(_kernel_of(entry) for _, entry in read_entries(trace, calls[:_PROBED_CALLS]))
-
-
-def _find_op_names(trace: Trace, calls: I32) -> list[str]:
-    op = find_nearest_ancestor(trace.parent, calls, np.asarray(trace.kind == Kind.OP))
-    return [trace.names[trace.name[event]] if event >= 0 else "" for event in op.tolist()]
 
 
 def _kernel_of(entry: object) -> str:

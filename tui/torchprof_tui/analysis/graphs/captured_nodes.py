@@ -139,8 +139,14 @@ def _list_nodes_of(
     work, innermost = work[innermost >= 0], innermost[innermost >= 0]
     above = _find_levels_above(captured, innermost, is_level)
     size = max(len(captured), 1)
-    work_keys = replay_of_work[work] * size + innermost
-    keys = _include_outer(above, work_keys)
+    work_keys = replay_of_work[work] * size + innermost  # one number for each replay and captured event
+    added = sorted_unique(work_keys)
+    found = [added]
+    while len(added):  # the levels above
+        outer = above[added % size]
+        added = sorted_unique((added - added % size + outer)[outer >= 0])
+        found.append(added)
+    keys = sorted_unique(np.concatenate(found))
     event = (keys % size).astype(np.int32)
     outer = above[event].astype(np.int64)
     parent = np.searchsorted(keys, keys - event + np.maximum(outer, 0))
@@ -168,38 +174,23 @@ def _find_levels_above(trace: Trace, events: I64, is_level: Bool) -> I32:
     return above
 
 
-def _include_outer(above: I32, keys: I64) -> I64:
-    """List these keys (replay times the trace's events plus event) and those of all levels above: int64, ascending."""
-    size = max(len(above), 1)
-    keys = sorted_unique(keys)
-    found = [keys]
-    while len(keys):
-        outer = above[keys % size]
-        keys = sorted_unique((keys - keys % size + outer)[outer >= 0])
-        found.append(keys)
-    return sorted_unique(np.concatenate(found))
-
-
 def build_call_tree(trace: Trace) -> DispatchTree:
     """Build the call tree; modules and ops that were captured are between a launch and its kernels, names marked.
 
     Opens the captures of the trace on the first call, which blocks.
     """
     ops = get_captured_ops(trace)
-    return build_dispatch_tree(trace, None if ops is None else _insert_captured_calls(trace, ops))
-
-
-def _insert_captured_calls(trace: Trace, ops: CapturedOps) -> InsertedCalls | None:
-    """List the captured modules and ops of all replays as calls below their launches; None where there are none."""
+    if ops is None:
+        return build_dispatch_tree(trace, None)
     nodes = list_captured_nodes(trace, ops, select_modules_and_ops)
     if not len(nodes):
-        return None
+        return build_dispatch_tree(trace, None)
     kind = np.zeros(len(nodes), np.uint8)
     for source in np.unique(nodes.source).tolist():
         chosen = nodes.source == source
         kind[chosen] = ops.source_trace(trace, source).kind[nodes.event[chosen]]
     names = [*trace.names]
-    return InsertedCalls(
+    inserted = InsertedCalls(
         names=names,
         name=number_marked_names(trace, ops, nodes, names),
         kind=kind,
@@ -208,3 +199,4 @@ def _insert_captured_calls(trace: Trace, ops: CapturedOps) -> InsertedCalls | No
         work=ops.replays.work[nodes.work],
         call_of_work=nodes.node_of_work,
     )
+    return build_dispatch_tree(trace, inserted)

@@ -70,19 +70,11 @@ def read_node_annotations(trace: Trace, replays: Replays) -> NodeAnnotations:
     with contextlib.suppress(OSError, LookupError):  # the file is gone or has changed
         for position, entry in read_entries(trace, replays.work[first]):
             if nodes[position] > 0:
-                text = _find_label(entry.get("args"))
+                args = entry.get("args")
+                labels = [args.get(key) for key in _LABEL_KEYS] if isinstance(args, dict) else []
+                text = next((label for label in labels if isinstance(label, str) and label), "")
                 text_of_node[position] = texts.setdefault(text, len(texts))
     return NodeAnnotations(text_of_node[inverse].astype(np.int32), tuple(texts))
-
-
-def _find_label(args: Any) -> str:
-    if not isinstance(args, dict):
-        return ""
-    for key in _LABEL_KEYS:
-        value = args.get(key)
-        if isinstance(value, str) and value:
-            return value
-    return ""
 
 
 class OpSource(TextEnum):
@@ -284,14 +276,6 @@ def is_ready(trace: Trace) -> bool:
     return _KEY in trace.derived
 
 
-def find_captured_op(trace: Trace, event: int) -> CapturedOp | None:
-    """Find the op that was captured for a replayed kernel, None for all other events. Blocks as `get_captured_ops`."""
-    if Kind(int(trace.kind[event])) not in GPU_WORK:
-        return None
-    ops = get_captured_ops(trace)
-    return None if ops is None else ops.find_op(trace, event)
-
-
 SOURCE_TEXT = {
     OpSource.CAPTURE: "in the capture",
     OpSource.EAGER: "in the eager run",
@@ -331,15 +315,16 @@ def find_captured_chain(trace: Trace, event: int) -> CapturedChain | str | None:
     if ops is None or ops.find_index(event) < 0:
         return None
     op = ops.find_op(trace, event)
-    return ops.find_reason(event) if op is None else _build_chain(op)
-
-
-def _build_chain(op: CapturedOp) -> CapturedChain:
+    if op is None:
+        return ops.find_reason(event)
     if op.trace is None:
         return CapturedChain(op, (), None, [], [])
     chain = ChainFinder(op.trace).find_chain(op.launch)
     hops = tuple(hop for hop in chain.hops if hop.role is not HopRole.GPU)
-    args = _read_args(op.trace, op.op)
+    args: dict[str, Any] = {}
+    if op.op >= 0:
+        with contextlib.suppress(OSError, LookupError):  # its file can no longer be read
+            args = op.trace.event(op.op).read_args()
     dims, types = args.get("Input Dims"), args.get("Input type")
     return CapturedChain(
         op,
@@ -348,13 +333,3 @@ def _build_chain(op: CapturedOp) -> CapturedChain:
         dims if isinstance(dims, list) else [],
         types if isinstance(types, list) else [],
     )
-
-
-def _read_args(trace: Trace, event: int) -> dict[str, Any]:
-    """Read the args of an op; {} for none, and where its file can no longer be read."""
-    if event < 0:
-        return {}
-    try:
-        return trace.event(event).read_args()
-    except (OSError, LookupError):
-        return {}

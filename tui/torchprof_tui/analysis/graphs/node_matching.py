@@ -123,6 +123,10 @@ class ReplayedSequence:
     def __len__(self) -> int:
         return len(self.name)
 
+    def select(self, part: slice, is_ordered: bool) -> ReplayedSequence:
+        """Select the work of one replay from that of all."""
+        return ReplayedSequence(self.name[part], self.node_type[part], self.stream[part], self.grid[part], is_ordered)
+
 
 class Doubt(IntEnum):
     """Why the shapes of a matched kernel may be others than those of its capture."""
@@ -172,7 +176,14 @@ class NameCodes:
 
     def encode(self, names: Sequence[str]) -> I64:
         """Return the number of each name: int64[k]; -1 for ""."""
-        return np.fromiter((self._encode(name) for name in names), np.int64, len(names))
+        for name in names:
+            if name and name not in self._code:
+                self._code[name] = len(self._code)
+                decoded = decode_kernel_name(name)
+                key = (decoded.kernel_class, decoded.family) if decoded.known else name
+                self._text.append(name)
+                self._label.append(self._number_of_label.setdefault(key, len(self._number_of_label)))
+        return np.fromiter((self._code.get(name, -1) for name in names), np.int64, len(names))
 
     def encode_capture(self, capture: CaptureSequence) -> I64:
         """Return the numbers of a capture's names: int64[k]; computed once, as long as the capture is kept."""
@@ -190,18 +201,6 @@ class NameCodes:
         table = np.array([*self._label, -1], np.int64)  # the last is that of code -1
         return np.where(node_type == NodeType.KERNEL, table[codes], -1 - node_type.astype(np.int64))
 
-    def _encode(self, name: str) -> int:
-        if not name:
-            return -1
-        code = self._code.get(name)
-        if code is None:
-            code = self._code[name] = len(self._code)
-            decoded = decode_kernel_name(name)
-            key = (decoded.kernel_class, decoded.family) if decoded.known else name
-            self._text.append(name)
-            self._label.append(self._number_of_label.setdefault(key, len(self._number_of_label)))
-        return code
-
 
 def match_by_order(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes) -> NodeMatch | None:
     """Match with a capture that has no kernel names: as many kernels, copies and fills, in the same order.
@@ -212,7 +211,11 @@ def match_by_order(replay: ReplayedSequence, capture: CaptureSequence, codes: Na
     if size != len(capture) or (_count_types(replay.node_type) != _count_types(capture.node_type)).any():
         return None
     streams = np.unique(replay.stream)
-    scores, row = _score_launches(replay, capture, codes)
+    key = np.where(replay.node_type == NodeType.KERNEL, replay.name, -2 - replay.node_type.astype(np.int64))
+    kinds, first, row = np.unique(key, return_index=True, return_inverse=True)
+    scores = score_calls([codes.text(code) for code in kinds.tolist()], capture.op_names)
+    differs = replay.node_type[first][:, None] != capture.node_type[None, :]
+    scores = np.where(differs, FORBIDDEN, scores)
     no_doubt = np.zeros(size, np.uint8)
     if replay.is_ordered or len(streams) == 1:
         if (replay.node_type != capture.node_type).any():
@@ -231,15 +234,6 @@ def match_by_order(replay: ReplayedSequence, capture: CaptureSequence, codes: Na
 
 def _count_types(node_type: U8) -> I64:
     return np.bincount(node_type, minlength=len(NodeType))
-
-
-def _score_launches(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes) -> tuple[I64, I64]:
-    """Return (the score of each call for each distinct kernel, int64[kinds, k]; the kind of each piece, int64[n])."""
-    key = np.where(replay.node_type == NodeType.KERNEL, replay.name, -2 - replay.node_type.astype(np.int64))
-    kinds, first, row = np.unique(key, return_index=True, return_inverse=True)
-    scores = score_calls([codes.text(code) for code in kinds.tolist()], capture.op_names)
-    differs = replay.node_type[first][:, None] != capture.node_type[None, :]
-    return np.where(differs, FORBIDDEN, scores), row
 
 
 def match_exactly(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes) -> NodeMatch | None:
@@ -261,7 +255,24 @@ def match_exactly(replay: ReplayedSequence, capture: CaptureSequence, codes: Nam
 
 def match_by_alignment(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes) -> NodeMatch | None:
     """Match with a capture by aligning the names of each stream; None where they have too little in common."""
-    match = _measure(replay, capture, _align(replay, capture, codes), codes)
+    position = np.full(len(replay), -1, np.int32)
+    is_free: Bool = np.ones(len(capture), np.bool_)
+    code = codes.encode_capture(capture)
+    own, names = _node_keys(replay.name, replay.node_type), _node_keys(code, capture.node_type)
+    own_label = codes.labels(replay.name, replay.node_type)
+    label = codes.labels(code, capture.node_type)
+    if replay.is_ordered:
+        groups = [np.arange(len(replay))]
+    else:
+        streams, count = np.unique(replay.stream, return_counts=True)
+        groups = [np.flatnonzero(replay.stream == stream) for stream in streams[np.argsort(-count, kind="stable")]]
+    for group in groups:
+        free = np.flatnonzero(is_free)
+        pairs = np.array(align_sequences(own_label[group], label[free], own[group], names[free]), np.int64)
+        if len(pairs):
+            position[group[pairs[:, 0]]] = free[pairs[:, 1]]
+            is_free[free[pairs[:, 1]]] = False
+    match = _measure(replay, capture, position, codes)
     kernels = np.count_nonzero(replay.node_type == NodeType.KERNEL)
     helpers = len(replay) - kernels
     return match if match.same_names - helpers >= MIN_SHARE * kernels and match.same_names else None
@@ -293,7 +304,8 @@ def _find_occurrences(wanted: I64, sequence: I64) -> I64:
     if not size or size > len(sequence):
         return np.empty(0, np.int64)
     candidates = np.flatnonzero(sequence[: len(sequence) - size + 1] == wanted[0])
-    for k in _probe_order(size):
+    stride = max(size // 8, 1)
+    for k in sorted(range(1, size), key=lambda k: (k % stride != 0, k)):
         candidates = candidates[sequence[candidates + k] == wanted[k]]
         if not len(candidates):
             break
@@ -304,31 +316,3 @@ def _find_occurrences(wanted: I64, sequence: I64) -> I64:
         if not kept or kept[-1] - offset >= size:
             kept.append(offset)
     return np.array(kept[::-1], np.int64)
-
-
-def _probe_order(size: int) -> list[int]:
-    """Return all indices below `size`, spread over it first, so that most candidates fail early."""
-    stride = max(size // 8, 1)
-    return sorted(range(1, size), key=lambda k: (k % stride != 0, k))
-
-
-def _align(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes) -> I32:
-    """Align each stream of a replay, the busiest first, with the launches that are still free: int32[n]."""
-    position = np.full(len(replay), -1, np.int32)
-    is_free: Bool = np.ones(len(capture), np.bool_)
-    code = codes.encode_capture(capture)
-    own, names = _node_keys(replay.name, replay.node_type), _node_keys(code, capture.node_type)
-    own_label = codes.labels(replay.name, replay.node_type)
-    label = codes.labels(code, capture.node_type)
-    if replay.is_ordered:
-        groups = [np.arange(len(replay))]
-    else:
-        streams, count = np.unique(replay.stream, return_counts=True)
-        groups = [np.flatnonzero(replay.stream == stream) for stream in streams[np.argsort(-count, kind="stable")]]
-    for group in groups:
-        free = np.flatnonzero(is_free)
-        pairs = np.array(align_sequences(own_label[group], label[free], own[group], names[free]), np.int64)
-        if len(pairs):
-            position[group[pairs[:, 0]]] = free[pairs[:, 1]]
-            is_free[free[pairs[:, 1]]] = False
-    return position

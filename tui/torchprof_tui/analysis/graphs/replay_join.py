@@ -180,12 +180,19 @@ def join_replays(trace: Trace, replays: Replays, sources: Sequence[Trace], own_i
     candidates = _list_candidates(sources, own_index, codes)
     if not candidates:
         return join
-    columns = _read_columns(trace, replays, codes)
+    names, inverse = np.unique(trace.name[replays.work], return_inverse=True)
+    code = codes.encode([trace.names[name] for name in names.tolist()])[inverse]
+    grid = trace.args.get("grid")
+    grids = np.full((len(replays.work), 3), -1, np.int64) if grid is None else grid.values_at(replays.work, -1)
+    columns = ReplayedSequence(code, node_types(trace, replays.work), replays.stream, grids.astype(np.int64), False)
     aligned = 0
     for members in _group_equal_replays(replays, columns).values():
-        sequence = _slice(replays, columns, members[0])
+        begin, end = replays.first[members[0] : members[0] + 2].tolist()
+        sequence = columns.select(slice(begin, end), bool(replays.has_node_ids[members[0]]))
         batch = _find_step_batch(trace, int(replays.launch[members[0]]))
-        matches = _find_equal_captures(sequence, candidates, codes)
+        own_names = frozenset(sequence.name.tolist())
+        named = [each for each in candidates if each.sequence.has_names and own_names <= each.names]
+        matches = _select_best(_match_all(match_exactly, sequence, named, codes))
         is_compared = bool(matches) or aligned < MAX_ALIGNED
         if not matches and is_compared:
             aligned += 1
@@ -198,33 +205,7 @@ def join_replays(trace: Trace, replays: Replays, sources: Sequence[Trace], own_i
     return join
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    name: I64
-    node_type: U8
-    grid: I64
-
-
-def _read_columns(trace: Trace, replays: Replays, codes: NameCodes) -> _Columns:
-    names, inverse = np.unique(trace.name[replays.work], return_inverse=True)
-    code = codes.encode([trace.names[name] for name in names.tolist()])[inverse]
-    grid = trace.args.get("grid")
-    grids = np.full((len(replays.work), 3), -1, np.int64) if grid is None else grid.values_at(replays.work, -1)
-    return _Columns(code, node_types(trace, replays.work), grids.astype(np.int64))
-
-
-def _slice(replays: Replays, columns: _Columns, replay: int) -> ReplayedSequence:
-    part = slice(int(replays.first[replay]), int(replays.first[replay + 1]))
-    return ReplayedSequence(
-        columns.name[part],
-        columns.node_type[part],
-        replays.stream[part],
-        columns.grid[part],
-        bool(replays.has_node_ids[replay]),
-    )
-
-
-def _group_equal_replays(replays: Replays, columns: _Columns) -> dict[bytes, I64]:
+def _group_equal_replays(replays: Replays, columns: ReplayedSequence) -> dict[bytes, I64]:
     """Group the replays with the same kernels, grids and changes of stream: key → replays int64[k], ascending."""
     change = np.diff(replays.stream, prepend=-1) != 0
     change[replays.first[:-1][replays.sizes > 0]] = False
@@ -236,33 +217,22 @@ def _group_equal_replays(replays: Replays, columns: _Columns) -> dict[bytes, I64
 
 
 def _list_candidates(sources: Sequence[Trace], own_index: int, codes: NameCodes) -> list[_Candidate]:
-    """List the captures of all traces, and the eager runs of those that have no capture."""
+    """List the captures of all traces whose files can be read, and the eager runs of those that have no capture."""
     candidates = []
     for index, source in enumerate(sources):
-        sequences = _list_sequences(source, may_be_eager=index != own_index)
+        try:
+            sequences = list_captures(source)
+        except (OSError, LookupError):
+            continue
+        if not sequences and index != own_index:
+            sequences = list_eager_runs(source)
         candidates += [
             _Candidate(index, sequence, frozenset(codes.encode_capture(sequence).tolist())) for sequence in sequences
         ]
     return candidates
 
 
-def _list_sequences(source: Trace, may_be_eager: bool) -> list[CaptureSequence]:
-    """List the captures in a trace, else its eager runs; [] where its file can no longer be read."""
-    try:
-        captures = list_captures(source)
-    except (OSError, LookupError):
-        return []
-    return captures or (list_eager_runs(source) if may_be_eager else [])
-
-
 _Match = tuple[_Candidate, NodeMatch]
-
-
-def _find_equal_captures(replay: ReplayedSequence, candidates: list[_Candidate], codes: NameCodes) -> list[_Match]:
-    """Find the captures that have the kernels of a replay in the same order, those with the most equal grids."""
-    own_names = frozenset(replay.name.tolist())
-    named = [each for each in candidates if each.sequence.has_names and own_names <= each.names]
-    return _select_best(_match_all(match_exactly, replay, named, codes))
 
 
 def _find_similar_captures(replay: ReplayedSequence, candidates: list[_Candidate], codes: NameCodes) -> list[_Match]:
@@ -300,11 +270,15 @@ def _match_all(
 def _store_choice(join: Join, work: I64, matches: list[_Match], batch: int) -> None:
     """Choose among captures that fit alike, and write the match of each of the equal replays: `work` int64[replays, n].
 
-    The batch size decides first. What then fits in one trace are repetitions: layers with the same kernels, each a
-    graph of its own (vLLM's piecewise mode). They were captured in the order in which each step replays them, so the
-    replays are dealt out to them in turn, as far as whole steps were recorded: by the greatest common divisor.
+    The smallest batch size that holds a step's batch decides first. What then fits in one trace are repetitions: layers
+    with the same kernels, each a graph of its own (vLLM's piecewise mode). They were captured in the order in which
+    each step replays them, so the replays are dealt out to them in turn, as far as whole steps were recorded: by the
+    greatest common divisor.
     """
-    matches = _select_batch(matches, batch)
+    sizes = [candidate.sequence.batch for candidate, _ in matches]
+    fitting = [size for size in sizes if size >= batch > 0]
+    if fitting:  # else the sizes are unknown
+        matches = [each for each, size in zip(matches, sizes, strict=True) if size == min(fitting)]
     groups: dict[tuple[int, int], list[tuple[_Candidate, NodeMatch, int]]] = {}
     for candidate, match in matches:
         group = groups.setdefault((candidate.trace_index, candidate.sequence.batch), [])
@@ -317,30 +291,17 @@ def _store_choice(join: Join, work: I64, matches: list[_Match], batch: int) -> N
         return
     doubt = Doubt.OTHER_CAPTURE if len(groups) > 1 else Doubt.OTHER_CALL if count < len(options) else Doubt.NONE
     for number, (candidate, match, shift) in enumerate(options[-count:]):
-        _store(join, work[number::count], candidate, match, shift, doubt)
-
-
-def _select_batch(matches: list[_Match], batch: int) -> list[_Match]:
-    """Select the captures of the smallest batch size that holds a step's batch; all where sizes are unknown."""
-    sizes = [candidate.sequence.batch for candidate, _ in matches]
-    fitting = [size for size in sizes if size >= batch > 0]
-    if not fitting:
-        return matches
-    return [each for each, size in zip(matches, sizes, strict=True) if size == min(fitting)]
-
-
-def _store(join: Join, work: I64, candidate: _Candidate, match: NodeMatch, shift: int, doubt: Doubt) -> None:
-    """Write the match of one replay to these replays: `work` int64[replays, n]."""
-    found = np.flatnonzero(match.position >= 0)
-    paired = match.position[found] + shift
-    rows = work[:, found].ravel()
-    count = len(work)
-    join.reason[work.ravel()] = Reason.SEVERAL_STREAMS if match.is_ambiguous else Reason.NOT_IN_CAPTURE
-    join.reason[rows] = Reason.MATCHED
-    join.capture[rows] = candidate.trace_index
-    join.launch[rows] = np.tile(candidate.sequence.launch[paired], count)
-    join.is_eager[rows] = candidate.sequence.is_eager
-    join.doubt[rows] = np.tile(np.where(doubt, doubt, match.doubt[found]), count)
+        own = work[number::count]
+        found = np.flatnonzero(match.position >= 0)
+        paired = match.position[found] + shift
+        rows = own[:, found].ravel()
+        replay_count = len(own)
+        join.reason[own.ravel()] = Reason.SEVERAL_STREAMS if match.is_ambiguous else Reason.NOT_IN_CAPTURE
+        join.reason[rows] = Reason.MATCHED
+        join.capture[rows] = candidate.trace_index
+        join.launch[rows] = np.tile(candidate.sequence.launch[paired], replay_count)
+        join.is_eager[rows] = candidate.sequence.is_eager
+        join.doubt[rows] = np.tile(np.where(doubt, doubt, match.doubt[found]), replay_count)
 
 
 def _find_step_batch(trace: Trace, launch: int) -> int:

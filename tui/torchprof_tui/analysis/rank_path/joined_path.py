@@ -41,7 +41,7 @@ from torchprof_tui.analysis.critical_path.step_window import (
     select_step,
     select_window,
 )
-from torchprof_tui.analysis.what_if.step_model import RankModel, StepModel, build_window_model, find_joined, join_ranks
+from torchprof_tui.analysis.what_if.step_model import StepModel, build_window_model, find_joined, join_ranks
 from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.model.ranks import Rank, Ranks
 from torchprof_tui.trace.model.trace import Trace
@@ -81,14 +81,7 @@ def sort_segments(segments: Segments) -> Segments:
     """Sort segments by start, without empty ones."""
     order = np.argsort(segments.start, kind="stable")
     order = order[segments.end[order] > segments.start[order]]
-    return Segments(
-        segments.start[order],
-        segments.end[order],
-        segments.kind[order],
-        segments.kernel_class[order],
-        segments.event[order],
-        segments.rank[order],
-    )
+    return segments.select(order)
 
 
 def _find_arrivals(ranks: Ranks, index: int) -> tuple[I32, I64, I64]:
@@ -124,7 +117,10 @@ def find_joined_path(ranks: Ranks, step: int | None = None, time_range: tuple[in
     Or of a range, ns. Rows are those of the merged trace. The path begins with the step on one of the ranks, and ends
     where the last rank has ended. Raises WindowError if a rank lacks the step, or recorded nothing in the range.
     """
-    windows = _select_windows(ranks, step, time_range)
+    if time_range is None and step is None:
+        chosen = select_step(ranks.all[0].trace, None)
+        step = None if chosen is None else chosen.number
+    windows = [_select_window(rank, step, time_range) for rank in ranks.all]
     models = tuple(
         build_window_model(rank.trace, window, rank.number, rank.first)
         for rank, window in zip(ranks.all, windows, strict=True)
@@ -137,7 +133,13 @@ def find_joined_path(ranks: Ranks, step: int | None = None, time_range: tuple[in
     begin = max(model.begin, int(segments.start[0]) if len(segments) else 0)
     window = replace(graph.window, backlog_end=begin)
     replayed = int(replay_graph(graph).max()) - window.begin
-    event, slack = _compute_slack(model, compute_node_slack(graph), graph.window.end)
+    node_slack = compute_node_slack(graph)
+    parts = [
+        compute_event_slack(rank.trace, rank.graph, node_slack[node_of], graph.window.end)
+        for rank, node_of in zip(model.ranks, model.node_of, strict=True)
+    ]
+    event = np.concatenate([rows + rank.first_row for (rows, _), rank in zip(parts, model.ranks, strict=True)])
+    event, slack = event.astype(np.int32), np.concatenate([slack for _, slack in parts])
     missing, advice = _describe_missing(model, graph, edges, replayed, window.duration)
     inferred = int(np.isin(graph.edge_kind[edges], INFERRED_KINDS).sum())
     return CriticalPath(window, graph, segments, replayed, event, slack, inferred, missing, advice)
@@ -147,22 +149,8 @@ def list_rank_changes(path: CriticalPath) -> list[RankChange]:
     """List where a path changes rank, in time order. Towards the end the rank waits in a collective that ends there."""
     segments = path.segments
     index = np.flatnonzero(segments.rank[1:] != segments.rank[:-1])
-    return [
-        RankChange(
-            int(segments.end[each]),
-            int(segments.rank[each]),
-            int(segments.rank[each + 1]),
-            int(segments.event[each + 1]),
-        )
-        for each in index.tolist()
-    ]
-
-
-def _select_windows(ranks: Ranks, step: int | None, time_range: tuple[int, int] | None) -> list[StepWindow]:
-    if time_range is None and step is None:
-        chosen = select_step(ranks.all[0].trace, None)
-        step = None if chosen is None else chosen.number
-    return [_select_window(rank, step, time_range) for rank in ranks.all]
+    columns = segments.end[index], segments.rank[index], segments.rank[index + 1], segments.event[index + 1]
+    return [RankChange(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def _select_window(rank: Rank, step: int | None, time_range: tuple[int, int] | None) -> StepWindow:
@@ -264,16 +252,6 @@ def _build_segments(model: StepModel, graph: DependencyGraph, path: I64) -> Segm
     return sort_segments(Segments(*(np.concatenate(columns) for columns in zip(*parts, strict=True))))
 
 
-def _compute_slack(model: StepModel, nodes: I64, end: int) -> tuple[I32, I64]:
-    """Compute the slack of the events of all ranks: rows of the merged trace int32[k] ascending, ns int64[k]."""
-    parts = [
-        compute_event_slack(rank.trace, rank.graph, nodes[node_of], end)
-        for rank, node_of in zip(model.ranks, model.node_of, strict=True)
-    ]
-    event = np.concatenate([rows + rank.first_row for (rows, _), rank in zip(parts, model.ranks, strict=True)])
-    return event.astype(np.int32), np.concatenate([slack for _, slack in parts])
-
-
 def _describe_missing(
     model: StepModel, graph: DependencyGraph, path: I64, replayed: int, duration: int
 ) -> tuple[tuple[str, ...], str]:
@@ -288,13 +266,10 @@ def _describe_missing(
     for rank, edges in zip(model.ranks, model.edge_of, strict=True):
         own = earlier[np.isin(earlier, edges)]
         found, said = describe_missing_edges(rank.trace, rank.built, sum_earlier(graph, own, model.begin))
-        lines += [f"rank {_name(rank)}: {line}" for line in found]
+        name = "" if rank.number is None else str(rank.number)
+        lines += [f"rank {name}: {line}" for line in found]
         advice = advice or said
     return tuple(lines), advice
-
-
-def _name(rank: RankModel) -> str:
-    return "" if rank.number is None else str(rank.number)
 
 
 def find_path_of_run(trace: Trace, step: int | None = None, time_range: tuple[int, int] | None = None) -> CriticalPath:

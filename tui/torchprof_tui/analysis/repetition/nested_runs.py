@@ -64,9 +64,14 @@ def extend_runs(runs: list[PeriodicRun], links: GramLinks, values: I64) -> list[
         _align_to_end(run, before.end if before else 0, links) for run, before in zip(runs, [None, *runs], strict=False)
     ]
     extended: list[PeriodicRun] = []
-    for index, run in enumerate(runs):
-        following = runs[index + 1] if index + 1 < len(runs) else None
-        extended.append(_extend_run(run, extended[-1] if extended else None, following, links, size))
+    for run, high in zip(runs, [*(run.start for run in runs[1:]), size], strict=True):
+        low = extended[-1].end if extended else 0
+        if run.start - low >= MIN_LENGTH * run.period or high - run.stop >= MIN_LENGTH * run.period:
+            grams = _list_grams(run, links)
+            bounds = _extend_to_earlier(run, grams, links, low, not extended)
+            bounds = _extend_to_later(bounds, run, grams, links, high)
+            run = PeriodicRun(run.period, bounds, max(run.end, int(bounds[-1])))
+        extended.append(run)
     return extended
 
 
@@ -81,7 +86,7 @@ def _merge_runs(runs: list[PeriodicRun], links: GramLinks, values: I64) -> list[
     for run in runs:
         before = merged[-1] if merged else None
         between = None
-        if before is not None and _is_same_period(before, run):
+        if before is not None and abs(before.period - run.period) * TOLERANCE_DIVISOR <= before.period:
             is_regular = (before.period, len(before)) in regular or (run.period, len(run)) in regular
             if not is_regular:
                 run = _align_phase(run, before, links)
@@ -89,7 +94,11 @@ def _merge_runs(runs: list[PeriodicRun], links: GramLinks, values: I64) -> list[
         if before is None or between is None:
             merged.append(run)
         else:
-            begins_anew = len(between) == 0 and before.stop < run.start and _begins_repetition(before, links)
+            begins_anew = (
+                len(between) == 0
+                and before.stop < run.start
+                and bool((links.hash[before.bounds[:-1]] == links.hash[before.stop]).any())
+            )
             parts = [before.bounds, run.bounds[1:]] if begins_anew else [before.bounds[:-1], between, run.bounds]
             bounds = np.concatenate(parts)
             merged[-1] = PeriodicRun(before.period, bounds, run.end)
@@ -111,39 +120,25 @@ def _align_phase(run: PeriodicRun, before: PeriodicRun, links: GramLinks) -> Per
     return PeriodicRun(run.period, np.minimum(bounds, max(run.end, run.stop)), run.end)
 
 
-def _begins_repetition(run: PeriodicRun, links: GramLinks) -> bool:
-    """Tell whether what follows a run begins like its repetitions do."""
-    return bool((links.hash[run.bounds[:-1]] == links.hash[run.stop]).any())
-
-
 def _cut_between(before: PeriodicRun, after: PeriodicRun, links: GramLinks, values: I64) -> I64 | None:
     """Cut what is between two runs into repetitions: their starts; None if it is something else."""
     length, period = after.start - before.stop, before.period
     if length * TOLERANCE_DIVISOR <= period:
         return np.empty(0, np.int64)  # the last repetition of the first run is longer
-    odd = values[before.stop : after.start]
-    count = _count_repetitions(odd, values[before.start : before.stop], len(before), round(length / period))
+    odd, regular = values[before.stop : after.start], values[before.start : before.stop]
+    count = round(length / period)
+    once, frequency = np.unique(regular, return_counts=True)
+    once = once[frequency == len(before)]  # what each repetition has once; 0: the last regular one has a layer more
+    if len(once):  # a layer more makes the values of a layer more frequent, so the lower quartile counts
+        count = int(np.sort([np.count_nonzero(odd == value) for value in once.tolist()])[len(once) // 4])
     if count > MAX_ODD or length > (MAX_ODD + 1) * period:
         return None
     grams = _list_grams(before, links)
     if measure_likeness(grams, links, before.stop, after.start) < MIN_ENCLOSED_LIKENESS:
         return None
-    if np.count_nonzero(~np.isin(odd, values[before.start : before.stop])) > MAX_FOREIGN_SHARE * length:
+    if np.count_nonzero(~np.isin(odd, regular)) > MAX_FOREIGN_SHARE * length:
         return None
     return before.stop + length * np.arange(count, dtype=np.int64) // max(count, 1)
-
-
-def _count_repetitions(odd: I64, regular: I64, repetitions: int, default: int) -> int:
-    """Count the repetitions in `odd` by the values that each in `regular` has once; `default` without such values.
-
-    0: the last regular repetition has a layer more.
-    """
-    once, count = np.unique(regular, return_counts=True)
-    once = once[count == repetitions]
-    if not len(once):
-        return default
-    # A layer more makes the values of a layer more frequent, so the lower quartile counts.
-    return int(np.sort([np.count_nonzero(odd == value) for value in once.tolist()])[len(once) // 4])
 
 
 def _list_grams(run: PeriodicRun, links: GramLinks) -> U64:
@@ -167,23 +162,6 @@ def _align_to_end(run: PeriodicRun, low: int, links: GramLinks) -> PeriodicRun:
     if measure_likeness(grams, links, int(bounds[0]), int(bounds[1])) < MIN_ALIGNED_LIKENESS:
         return run
     return PeriodicRun(run.period, bounds, run.end)
-
-
-def _extend_run(
-    run: PeriodicRun, before: PeriodicRun | None, after: PeriodicRun | None, links: GramLinks, size: int
-) -> PeriodicRun:
-    low, high = (before.end if before else 0), (after.start if after else size)
-    has_room = run.start - low >= MIN_LENGTH * run.period or high - run.stop >= MIN_LENGTH * run.period
-    if not has_room:
-        return run
-    grams = _list_grams(run, links)
-    bounds = _extend_to_earlier(run, grams, links, low, before is None)
-    bounds = _extend_to_later(bounds, run, grams, links, high)
-    return PeriodicRun(run.period, bounds, max(run.end, int(bounds[-1])))
-
-
-def _is_same_period(run: PeriodicRun, other: PeriodicRun) -> bool:
-    return abs(run.period - other.period) * TOLERANCE_DIVISOR <= run.period
 
 
 def _extend_to_earlier(run: PeriodicRun, grams: U64, links: GramLinks, low: int, is_first: bool) -> I64:
@@ -270,30 +248,31 @@ def find_nested_runs(values: I64) -> list[NestedRun]:
             break
         runs = extend_runs(runs, links, values)
         found += [NestedRun(origin[run.bounds], search) for run in runs if run.period > 1]
-        values, origin = _collapse(values, origin, runs)
+        is_kept = np.ones(len(values), np.bool_)
+        for run in runs:  # its second repetition stays, which is more often like the others than the first is
+            first, last = int(run.bounds[1]), int(run.bounds[2])
+            is_kept[run.start : run.stop] = False
+            is_kept[first:last] = True
+            origin[first] = origin[run.start]
+        values, origin = values[is_kept], origin[np.append(is_kept, True)]
     return _nest(found)
 
 
-def _collapse(values: I64, origin: I64, runs: list[PeriodicRun]) -> tuple[I64, I64]:
-    """Replace each run by its second repetition, which is more often like the others than the first is."""
-    is_kept = np.ones(len(values), np.bool_)
-    origin = origin.copy()
-    for run in runs:
-        first, last = int(run.bounds[1]), int(run.bounds[2])
-        is_kept[run.start : run.stop] = False
-        is_kept[first:last] = True
-        origin[first] = origin[run.start]
-    return values[is_kept], origin[np.append(is_kept, True)]
-
-
 def _nest(runs: list[NestedRun]) -> list[NestedRun]:
-    """Sort runs by start, the longest first, and find the parent of each; drop those that other runs fill.
+    """Sort runs by start, the longest first, and find the parent of each.
+
+    Runs of which shorter ones, one directly after the other, fill every repetition are dropped.
 
     What is found inside a run after that was collapsed is in one of its repetitions only, and is dropped as well.
     """
     runs = sorted(runs, key=lambda run: (run.start, -run.stop))
+    starts: dict[int, list[NestedRun]] = {}
+    for run in runs:
+        starts.setdefault(run.start, []).append(run)
     nested: list[NestedRun] = []
-    for run in _drop_filled(runs):
+    for run in runs:
+        if all(_is_filled(starts, *bounds, run) for bounds in pairwise(run.bounds.tolist())):
+            continue
         parent = len(nested) - 1
         while parent >= 0 and nested[parent].stop < run.stop:
             parent = nested[parent].parent
@@ -302,16 +281,6 @@ def _nest(runs: list[NestedRun]) -> list[NestedRun]:
         depth = nested[parent].depth + 1 if parent >= 0 else 0
         nested.append(replace(run, parent=parent, depth=depth))
     return nested
-
-
-def _drop_filled(runs: list[NestedRun]) -> list[NestedRun]:
-    """Drop runs of which shorter runs, one directly after the other, fill every repetition."""
-    starts: dict[int, list[NestedRun]] = {}
-    for run in runs:
-        starts.setdefault(run.start, []).append(run)
-    return [
-        run for run in runs if not all(_is_filled(starts, *bounds, run) for bounds in pairwise(run.bounds.tolist()))
-    ]
 
 
 def _is_filled(starts: dict[int, list[NestedRun]], begin: int, end: int, parent: NestedRun) -> bool:

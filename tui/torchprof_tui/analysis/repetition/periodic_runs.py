@@ -53,23 +53,16 @@ def link_grams(values: I64, entropy: float) -> GramLinks | None:
     length = max(MIN_GRAM, math.ceil((math.log2(len(values)) + MARGIN_BITS) / entropy))
     if 2 * length > len(values):
         return None
-    hashes = hash_grams(values, length)
+    mixed = mix_values(values)
+    hashes = np.zeros(len(values) - length + 1, np.uint64)  # a polynomial modulo 2^64
+    for offset in range(length):
+        hashes *= _MULTIPLIER
+        hashes += mixed[offset : offset + len(hashes)]
     order = np.argsort(hashes, kind="stable")
     is_equal = hashes[order[1:]] == hashes[order[:-1]]
     distance = np.zeros(len(hashes), np.int64)
     distance[order[1:][is_equal]] = np.diff(order)[is_equal]
     return GramLinks(length, hashes, distance)
-
-
-def hash_grams(values: I64, length: int) -> U64:
-    """Hash each gram of `length` values with a polynomial modulo 2^64: uint64[n - length + 1]."""
-    mixed = mix_values(values)
-    count = len(values) - length + 1
-    hashes = np.zeros(max(count, 0), np.uint64)
-    for offset in range(length if count > 0 else 0):
-        hashes *= _MULTIPLIER
-        hashes += mixed[offset : offset + count]
-    return hashes
 
 
 def mix_values(values: I64) -> U64:
@@ -178,8 +171,10 @@ def _find_runs(values: I64, links: GramLinks, divisor: int, max_period: int = 0)
         linked = order[first:last] if not slack else np.sort(order[first:last])
         min_share = MIN_LINKED_SHARE_IF_VARYING if slack else MIN_LINKED_SHARE
         for start, stop in _find_stretches(linked, period, links.length, len(values), min_share):
-            if not (slack or _is_equal(values, start, stop, period)):
-                continue
+            if not slack:
+                equal = np.count_nonzero(values[start + period : stop] == values[start : stop - period])
+                if equal < MIN_EQUAL_SHARE * (stop - start - period):
+                    continue
             start = _skip_overlap(taken_by, start, stop, period)
             taken = taken_by[start:stop]
             if start >= stop:
@@ -187,7 +182,11 @@ def _find_runs(values: I64, links: GramLinks, divisor: int, max_period: int = 0)
             if taken.any():
                 blocked += [period] if ((taken > 0) & (taken * 10 < period * 9)).any() else []
                 continue
-            bounds = _cut_evenly(start, stop, period) if not slack else _cut_at_anchors(links, start, stop, period)
+            if slack:
+                bounds = _cut_at_anchors(links, start, stop, period)
+            else:  # the last repetition may lack a twentieth, which then varies in it
+                count = int((stop - start + period // 20) // period)
+                bounds = np.minimum(start + period * np.arange(count + 1, dtype=np.int64), stop)
             if len(bounds) > 2:
                 taken_by[start:stop] = period
                 runs.append(PeriodicRun(period, bounds, stop))
@@ -223,12 +222,6 @@ def _skip_overlap(taken_by: I64, start: int, stop: int, period: int) -> int:
     return later if stop - later >= MIN_REPETITIONS * period else start
 
 
-def _is_equal(values: I64, start: int, stop: int, period: int) -> bool:
-    """Tell whether most values of a stretch are equal to the one a period before."""
-    equal = np.count_nonzero(values[start + period : stop] == values[start : stop - period])
-    return bool(equal >= MIN_EQUAL_SHARE * (stop - start - period))
-
-
 def _find_stretches(linked: I64, period: int, gram: int, size: int, min_share: float) -> list[tuple[int, int]]:
     """Find stretches (start, stop) of which at least `min_share` belongs to grams that recur after a period.
 
@@ -245,14 +238,6 @@ def _find_stretches(linked: I64, period: int, gram: int, size: int, min_share: f
     enough = repeated * 20 >= np.where(stop - start >= MIN_SHARE_OF_TWO * size, 1, MIN_REPETITIONS - 1) * period * 19
     is_run: Bool = enough & (matched >= min_share * repeated)
     return list(zip(start[is_run].tolist(), stop[is_run].tolist(), strict=True))
-
-
-def _cut_evenly(start: int, stop: int, period: int) -> I64:
-    """Cut a stretch into whole repetitions; the last one may lack a twentieth, which then varies in it."""
-    count = int((stop - start + period // 20) // period)
-    bounds = start + period * np.arange(count + 1, dtype=np.int64)
-    bounds[-1] = min(int(bounds[-1]), stop)
-    return bounds
 
 
 def _cut_at_anchors(links: GramLinks, start: int, stop: int, period: int) -> I64:

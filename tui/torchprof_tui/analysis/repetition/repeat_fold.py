@@ -117,7 +117,22 @@ def list_levels(steps: Sequence[Step], found: Repetitions | None) -> list[list[R
     """
     levels = [list_step_runs(steps)]
     if found is not None:
-        levels += _list_inner_levels(found, sum(map(len, levels[0])), are_repetitions(steps))
+        unit = found.patterns[found.unit] if are_repetitions(steps) and found.unit >= 0 else None
+        least = MIN_INNER_RATIO * max(sum(map(len, levels[0])), 1)
+        by_level: dict[int, list[RepeatRun]] = {}
+        for pattern in found.patterns:
+            if len(pattern) < least or (unit is not None and pattern.level <= unit.level):
+                continue
+            edges = np.flatnonzero(np.diff(pattern.run)) + 1
+            for first, last in itertools.pairwise([0, *edges.tolist(), len(pattern)]):
+                bounds = np.append(pattern.start[first:last], pattern.end[last - 1])
+                if last - first < 2 or not (np.diff(bounds) > 0).all():  # repeats that overlap on several streams
+                    continue
+                run = RepeatRun(
+                    f"{REPETITION} {pattern.label}", bounds, pattern.duration[first:last], tuple(range(last - first))
+                )
+                by_level.setdefault(pattern.level, []).append(run)
+        levels += [sorted(by_level[level], key=lambda run: run.start) for level in sorted(by_level)]
     return [runs for runs in levels if runs]
 
 
@@ -135,50 +150,24 @@ def list_step_runs(steps: Sequence[Step]) -> list[RepeatRun]:
         pause = interval > MAX_PAUSE * np.median(interval) if len(interval) else interval > 0
         edges = (np.flatnonzero(pause | (interval <= 0)) + 1).tolist()
         runs += [group[first:last] for first, last in itertools.pairwise([0, *edges, len(group)])]
-    return [_build_step_run(run) for run in runs if len(run) > 1]
+    return [
+        RepeatRun(
+            _name_kind(run[0]),
+            np.array([*(step.start for step in run), run[-1].start + max(run[-1].duration, 1)], dtype=np.int64),
+            np.array([step.duration for step in run], dtype=np.int64),
+            tuple(step.number for step in run),
+        )
+        for run in runs
+        if len(run) > 1
+    ]
 
 
 def _name_kind(step: Step) -> str:
     """Name the kind by which steps belong together: prefill, decode, mixed; else the name without its number."""
-    said = step.serving
-    if said is not None:
-        return said.kind.value
+    if step.serving is not None:
+        return step.serving.kind.value
     name = re.sub(r"[#\s]*[0-9]+$", "", step.name)
     return "step" if name == "ProfilerStep" else name or "step"
-
-
-def _build_step_run(steps: Sequence[Step]) -> RepeatRun:
-    starts = [step.start for step in steps]
-    last = steps[-1]
-    return RepeatRun(
-        _name_kind(steps[0]),
-        np.array([*starts, last.start + max(last.duration, 1)], dtype=np.int64),
-        np.array([step.duration for step in steps], dtype=np.int64),
-        tuple(step.number for step in steps),
-    )
-
-
-def _list_inner_levels(found: Repetitions, outer_count: int, has_unit: bool) -> list[list[RepeatRun]]:
-    """List the runs of the patterns within the steps, by level.
-
-    `has_unit`: the steps are the repetitions of the pattern `unit`.
-    """
-    unit = found.patterns[found.unit] if has_unit and found.unit >= 0 else None
-    least = MIN_INNER_RATIO * max(outer_count, 1)
-    by_level: dict[int, list[RepeatRun]] = {}
-    for pattern in found.patterns:
-        if len(pattern) < least or (unit is not None and pattern.level <= unit.level):
-            continue
-        edges = np.flatnonzero(np.diff(pattern.run)) + 1
-        for first, last in itertools.pairwise([0, *edges.tolist(), len(pattern)]):
-            bounds = np.append(pattern.start[first:last], pattern.end[last - 1])
-            if last - first < 2 or not (np.diff(bounds) > 0).all():  # repeats that overlap on several streams
-                continue
-            run = RepeatRun(
-                f"{REPETITION} {pattern.label}", bounds, pattern.duration[first:last], tuple(range(last - first))
-            )
-            by_level.setdefault(pattern.level, []).append(run)
-    return [sorted(by_level[level], key=lambda run: run.start) for level in sorted(by_level)]
 
 
 def build_fold(
@@ -204,16 +193,17 @@ def build_fold(
     if not hidden:
         return None
     ranges: list[tuple[int, int, int]] = []
-    for kept, shown in zip(
-        reversed(kept_levels), reversed(shown_levels), strict=True
-    ):  # inner seams have lengths first
+    levels_inwards = list(zip(kept_levels, shown_levels, strict=True))
+    for kept, shown in reversed(levels_inwards):  # inner seams have lengths first
         inner = FoldedTime.of_ranges(ranges)
         for run, index in zip(kept, shown, strict=True):
             low, high = int(run.bounds[index]), int(run.bounds[index + 1])
             width = round((inner.position(high) - inner.position(low)) * SEAM_SHARE)
             ranges += [(start, end, width) for start, end in ((run.start, low), (high, run.end)) if end > start]
-    shown_runs = zip(itertools.chain(*kept_levels), itertools.chain(*shown_levels), strict=True)
-    seams = sorted((seam for run, index in shown_runs for seam in _list_seams(run, index)), key=lambda seam: seam.start)
+    seams = [
+        seam for kept, shown in levels_inwards for each in zip(kept, shown, strict=True) for seam in _list_seams(*each)
+    ]
+    seams.sort(key=lambda seam: seam.start)
     return RepeatFold(
         tuple(tuple(runs) for runs in levels),
         tuple(kept_levels),

@@ -52,16 +52,12 @@ def choose_sequence(trace: Trace) -> KernelSequence:
     if not len(ops):
         return KernelSequence(np.empty(0, np.int32), -1, False)
     lane = int(np.bincount(trace.lane[ops]).argmax())
-    return KernelSequence(_select_outermost(trace, ops[trace.lane[ops] == lane]), lane, False)
-
-
-def _select_outermost(trace: Trace, events: I64) -> I32:
-    """Select the events of one lane, sorted as in the trace, that are in no other of them."""
+    events = ops[trace.lane[ops] == lane]
     start = trace.start[events]
     latest_end = np.maximum.accumulate(start + trace.duration[events])
     is_inside = np.append(False, start[1:] < latest_end[:-1])
     outermost: I32 = events[~is_inside].astype(np.int32)
-    return outermost
+    return KernelSequence(outermost, lane, False)
 
 
 MIN_SHARED = 0.7
@@ -80,15 +76,6 @@ class RunGroup:
     runs: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NameDifference:
-    """How many repetitions have more, and how many fewer, of a value than the shown repetition has."""
-
-    value: int
-    more: int
-    fewer: int
-
-
 def group_runs(values: I64, runs: list[NestedRun]) -> list[RunGroup]:
     """Group runs by parent group and content, by level, then by first start. `values` int64[n] are small numbers."""
     size = int(values.max()) + 1 if len(values) else 0
@@ -105,9 +92,13 @@ def group_runs(values: I64, runs: list[NestedRun]) -> list[RunGroup]:
         group = known.get(key, -1)
         if group < 0:
             count = np.bincount(content, minlength=size)
-            group = next(
-                (other for other, at in enumerate(parents) if at == parent and _is_alike(counts[other], count)), -1
+            alike = (
+                other
+                for other, at in enumerate(parents)
+                if at == parent
+                and np.minimum(counts[other], count).sum() >= MIN_SHARED * np.maximum(counts[other], count).sum()
             )
+            group = next(alike, -1)
             if group < 0:
                 group = len(members)
                 members.append([])
@@ -116,18 +107,10 @@ def group_runs(values: I64, runs: list[NestedRun]) -> list[RunGroup]:
             known[key] = group
         members[group].append(index)
         group_of.append(group)
-    return _sort_groups(runs, members, parents)
-
-
-def _sort_groups(runs: list[NestedRun], members: list[list[int]], parents: list[int]) -> list[RunGroup]:
     levels = [runs[group[0]].depth + 1 for group in members]
     order = sorted(range(len(members)), key=lambda group: (levels[group], runs[members[group][0]].start))
     new_index = {group: index for index, group in enumerate(order)}
     return [RunGroup(new_index.get(parents[group], -1), levels[group], tuple(members[group])) for group in order]
-
-
-def _is_alike(left: I64, right: I64) -> bool:
-    return bool(np.minimum(left, right).sum() >= MIN_SHARED * np.maximum(left, right).sum())
 
 
 def find_variants(values: I64, first: I64, last: I64) -> I32:
@@ -145,8 +128,11 @@ def find_variants(values: I64, first: I64, last: I64) -> I32:
     return variant
 
 
-def list_differences(values: I64, first: I64, last: I64, variant: I32) -> list[NameDifference]:
-    """List by which values repetitions differ from variant 0, those of most repetitions first."""
+def list_differences(values: I64, first: I64, last: I64, variant: I32) -> list[tuple[int, int, int]]:
+    """List by which values repetitions differ from variant 0, those of most repetitions first.
+
+    Of each the value, how many repetitions have more of it, and how many fewer.
+    """
     size = int(values.max()) + 1 if len(values) else 0
     more, fewer = np.zeros(size, np.int64), np.zeros(size, np.int64)
     shown: I64 | None = None
@@ -159,7 +145,7 @@ def list_differences(values: I64, first: I64, last: I64, variant: I32) -> list[N
         fewer += repeats * (found < shown)
     changed = np.flatnonzero(more + fewer)
     changed = changed[np.argsort(-(more + fewer)[changed], kind="stable")]
-    return [NameDifference(int(value), int(more[value]), int(fewer[value])) for value in changed.tolist()]
+    return list(zip(changed.tolist(), more[changed].tolist(), fewer[changed].tolist(), strict=True))
 
 
 MAX_DIFFERENCES = 16
@@ -276,7 +262,10 @@ def find_repetitions(trace: Trace) -> Repetitions:
     values = values.astype(np.int64)
     runs = find_nested_runs(values)
     groups = group_runs(values, runs)
-    labels = _label_groups(groups)
+    labels = []
+    for index, group in enumerate(groups):
+        same = [other for other, found in enumerate(groups) if found.level == group.level]
+        labels.append(f"{group.level}{_letters(same.index(index)) if len(same) > 1 else ''}")
     patterns = tuple(
         _build_pattern(trace, sequence, values, [runs[index] for index in group.runs], group, label)
         for group, label in zip(groups, labels, strict=True)
@@ -315,19 +304,8 @@ def _build_pattern(
         shown=int(np.nanargmin(np.abs(duration - np.nanmedian(duration)))),
         busy=busy,
         coverage=float(busy.sum() / time[-1]) if time[-1] else 0.0,
-        differences=tuple(
-            Difference(trace.names[names[found.value]], found.more, found.fewer) for found in differences
-        ),
+        differences=tuple(Difference(trace.names[names[value]], more, fewer) for value, more, fewer in differences),
     )
-
-
-def _label_groups(groups: list[RunGroup]) -> list[str]:
-    """Label groups by level, with a letter where a level has several."""
-    labels = []
-    for index, group in enumerate(groups):
-        same = [other for other, found in enumerate(groups) if found.level == group.level]
-        labels.append(f"{group.level}{_letters(same.index(index)) if len(same) > 1 else ''}")
-    return labels
 
 
 def _letters(number: int) -> str:

@@ -9,6 +9,7 @@ import contextlib
 import gzip
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
@@ -224,14 +225,9 @@ def _parse_flow(entry: dict[str, Any], ordinal: int, time: int, previous_event: 
 def _find_previous_event_entry(entries: list[dict[str, Any]], index: int) -> int:
     """Find the last entry before `index` that is no flow; -1 if the chunk has none."""
     index -= 1
-    while index >= 0 and _is_flow(entries[index]):
+    while index >= 0 and text_of(entries[index].get("ph")) in FLOW_PHASES:
         index -= 1
     return index
-
-
-def _is_flow(entry: dict[str, Any]) -> bool:
-    phase = entry.get("ph")
-    return isinstance(phase, str) and phase in FLOW_PHASES
 
 
 def _parse_times(entries: list[dict[str, Any]], text: bytes) -> I64:
@@ -288,10 +284,14 @@ def write_document(
     file.write(b"{\n")
     left_out = write_header(trace, {**trace.header, **added}, file, keep_private)
     file.write(b'  "traceEvents": [\n')
+    index = get_text_index(trace)
+    bounds = np.append(index.first, len(kept)).tolist()
+    has_kept = [bool(kept[first:last].any()) for first, last in pairwise(bounds)]
     separator = b"  "
-    for entry in _read_kept_entries(trace, kept):
-        file.write(separator + entry)
-        separator = b",\n  "
+    for _, ordinal, text in read_chunks(index, has_kept):
+        for entry in _extract_kept_entries(text, ordinal, kept):
+            file.write(separator + entry)
+            separator = b",\n  "
     file.write(b"\n  ]\n}\n")
     return left_out
 
@@ -331,16 +331,6 @@ def _normalize_value(text: bytes) -> bytes | None:
         return text.strip() if len(values) == 1 else None
     repaired = repair_piece(text)
     return dump_bounded(repaired[0][0]) if repaired is not None and len(repaired[0]) == 1 else None
-
-
-def _read_kept_entries(trace: Trace, kept: Bool) -> Iterator[bytes]:
-    """Yield the text of each kept entry."""
-    index = get_text_index(trace)
-    first = index.first.tolist()
-    bounds = np.append(index.first, len(kept))
-    has_kept = [bool(kept[a:b].any()) for a, b in zip(first, bounds[1:].tolist(), strict=True)]
-    for _, ordinal, text in read_chunks(index, has_kept):
-        yield from _extract_kept_entries(text, ordinal, kept)
 
 
 def _extract_kept_entries(text: bytes, first: int, kept: Bool) -> Iterator[bytes]:

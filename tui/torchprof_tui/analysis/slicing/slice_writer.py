@@ -55,33 +55,22 @@ def _is_same_file(path: Path, other: Path) -> bool:
         return False
 
 
-def find_overlapping(trace: Trace, t0: int, t1: int) -> Bool:
-    """Find the events that overlap [t0, t1): bool[n]. An event without a duration counts as 1 ns."""
-    overlapping: Bool = (trace.start < t1) & (trace.start + np.maximum(trace.duration, 1) > t0)
-    return overlapping
-
-
 def select_events(trace: Trace, t0: int, t1: int, flows: FlowEntries) -> Bool:
-    """Select the events of a slice from t0 to t1: bool[n]."""
-    overlapping = find_overlapping(trace, t0, t1)
+    """Select the events of a slice from t0 to t1: bool[n]. An event without a duration counts as 1 ns."""
+    overlapping: Bool = (trace.start < t1) & (trace.start + np.maximum(trace.duration, 1) > t0)
     linked: Bool = overlapping.copy()
-    _add_linked_work(trace, linked)
+    launch_of = trace.links.launch_of
+    launches = launch_of[np.flatnonzero(linked & (launch_of >= 0))]
+    linked[launches] = True
+    work = np.flatnonzero(launch_of >= 0)
+    linked[work[linked[launch_of[work]]]] = True
     _add_autograd_partners(trace, overlapping, linked)
     flows.add_other_ends(overlapping, linked)
-    add_ancestors(trace, linked)
+    linked |= include_ancestors(trace.parent, linked)
     both_passes: Bool = linked.copy()
     _add_autograd_partners(trace, linked, both_passes)
-    add_ancestors(trace, both_passes)
+    both_passes |= include_ancestors(trace.parent, both_passes)
     return both_passes
-
-
-def _add_linked_work(trace: Trace, kept: Bool) -> None:
-    """Keep the launches of kept GPU work, then all work of kept launches."""
-    launch_of = trace.links.launch_of
-    launches = launch_of[np.flatnonzero(kept & (launch_of >= 0))]
-    kept[launches] = True
-    work = np.flatnonzero(launch_of >= 0)
-    kept[work[kept[launch_of[work]]]] = True
 
 
 def _add_autograd_partners(trace: Trace, selected: Bool, kept: Bool) -> None:
@@ -94,11 +83,6 @@ def _add_autograd_partners(trace: Trace, selected: Bool, kept: Bool) -> None:
         values = cast("I64", numbers.values)
         has_number = selected[numbers.events] & (values >= 0) & (trace.kind[numbers.events] == Kind.OP)
         kept[numbers.events[np.isin(values, values[has_number])]] = True
-
-
-def add_ancestors(trace: Trace, kept: Bool) -> None:
-    """Keep all ancestors of kept events."""
-    kept |= include_ancestors(trace.parent, kept)
 
 
 OUTPUT_SUFFIXES = (".json", ".json.gz")

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, Bool
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,14 @@ class Intervals:
         beyond = np.maximum(self.ends[np.maximum(index - 1, 0)] - times, 0)
         covered: I64 = self._cumulative[index] - np.where(index > 0, beyond, 0)
         return covered
+
+    def contains(self, times: I64) -> Bool:
+        """Test which times lie in an interval: bool[k]."""
+        if not len(self):
+            return np.zeros(len(times), np.bool_)
+        index = np.searchsorted(self.starts, times, side="right") - 1
+        inside: Bool = (index >= 0) & (times < self.ends[np.maximum(index, 0)])
+        return inside
 
     def measure_between(self, t0: int, t1: int) -> int:
         """Measure how much of the set lies between two times."""

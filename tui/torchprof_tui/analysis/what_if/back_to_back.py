@@ -15,7 +15,7 @@ import numpy as np
 from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind
 from torchprof_tui.analysis.critical_path.segments import NO_CLASS, SegmentKind
 from torchprof_tui.analysis.what_if.step_model import RankModel, StepModel
-from torchprof_tui.trace.core.arrays import I64, U8, Bool
+from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 
 ROUNDS = 3
@@ -59,7 +59,11 @@ def replay_rounds(model: StepModel, delay: I64, without: int | None = None) -> R
     ends = [_find_ends(rank, reached[nodes]) for rank, nodes in zip(model.ranks, model.node_of, strict=True)]
     distance = np.zeros(len(model.ranks), np.int64)
     for _ in range(ROUNDS - 1):
-        base = _build_base(model, ends)
+        base = np.zeros(model.node_count, np.int64)
+        for rank, nodes, end in zip(model.ranks, model.node_of, ends, strict=True):
+            base[nodes] = end[0]
+            if len(rank.stream_first):
+                base[nodes[rank.graph.work_start[rank.stream_first]]] = np.maximum(end[0], end[1:])
         reached = _replay(base, edges)
         after = [_find_ends(rank, reached[nodes]) for rank, nodes in zip(model.ranks, model.node_of, strict=True)]
         distance = np.array([int((new - old).max()) for new, old in zip(after, ends, strict=True)])
@@ -101,16 +105,6 @@ def _find_ends(rank: RankModel, reached: I64) -> I64:
     first = np.searchsorted(rank.window.work.lane[works], rank.stream_lane)
     ends = np.maximum.reduceat(reached[rank.graph.work_end[works]], first)
     return np.append(thread, ends)
-
-
-def _build_base(model: StepModel, ends: list[I64]) -> I64:
-    base = np.zeros(model.node_count, np.int64)
-    for rank, nodes, each in zip(model.ranks, model.node_of, ends, strict=True):
-        base[nodes] = each[0]
-        if len(rank.stream_first):
-            first = nodes[rank.graph.work_start[rank.stream_first]]
-            base[first] = np.maximum(each[0], each[1:])
-    return base
 
 
 _NO_CAP = np.iinfo(np.int64).max
@@ -165,18 +159,21 @@ class RankChanges:
 _KINDS = NO_CLASS + 1
 
 
-@dataclass(frozen=True, slots=True)
-class PathTime:
-    """Time of a path by kind: `kind` uint8[k]: SegmentKind; `kernel_class` uint8[k]; `time` int64[k] ns."""
-
-    kind: U8
-    kernel_class: U8
-    time: I64
-
-
-def sum_path(model: StepModel, rounds: Rounds, changes: list[RankChanges]) -> PathTime:
-    """Sum the path to the end of the last round by kind, as far back as the round goes."""
-    edges = _find_path(model, rounds)
+def sum_path(model: StepModel, rounds: Rounds, changes: list[RankChanges]) -> list[tuple[SegmentKind, int, int]]:
+    """Sum the path to the end of the last round by kind, as far back as the round goes: (kind, kernel class, ns)."""
+    reached = rounds.reached
+    arrives = reached[model.source] + rounds.delay
+    tight = np.flatnonzero(arrives == reached[model.target])
+    deciding = np.full(model.node_count, -1, np.int64)
+    deciding[model.target[tight]] = tight
+    nodes = model.node_of[rounds.rank]
+    node = int(nodes[reached[nodes].argmax()])
+    chosen, source = deciding.tolist(), model.source
+    path: list[int] = []
+    while chosen[node] >= 0:
+        path.append(chosen[node])
+        node = int(source[chosen[node]])
+    edges = np.array(path, np.int64)
     keys: list[I64] = [np.zeros(0, np.int64)]
     times: list[I64] = [np.zeros(0, np.int64)]
     for change, positions in zip(changes, model.edge_of, strict=True):
@@ -190,24 +187,8 @@ def sum_path(model: StepModel, rounds: Rounds, changes: list[RankChanges]) -> Pa
     distinct, index = np.unique(np.concatenate(keys), return_inverse=True)
     total = np.zeros(len(distinct), np.int64)
     np.add.at(total, index, np.concatenate(times))
-    return PathTime((distinct // _KINDS).astype(np.uint8), (distinct % _KINDS).astype(np.uint8), total)
-
-
-def _find_path(model: StepModel, rounds: Rounds) -> I64:
-    """Find the edges of the path that ends last: int64[k]. It ends at a node that only the round before holds up."""
-    reached = rounds.reached
-    arrives = reached[model.source] + rounds.delay
-    tight = np.flatnonzero(arrives == reached[model.target])
-    deciding = np.full(model.node_count, -1, np.int64)
-    deciding[model.target[tight]] = tight
-    nodes = model.node_of[rounds.rank]
-    node = int(nodes[reached[nodes].argmax()])
-    chosen, source = deciding.tolist(), model.source
-    path: list[int] = []
-    while chosen[node] >= 0:
-        path.append(chosen[node])
-        node = int(source[chosen[node]])
-    return np.array(path, np.int64)
+    kinds = map(SegmentKind, (distinct // _KINDS).tolist())
+    return list(zip(kinds, (distinct % _KINDS).tolist(), total.tolist(), strict=True))
 
 
 def _sum_rank(change: RankChanges, edges: I64, delay: I64) -> tuple[I64, I64]:
@@ -225,7 +206,11 @@ def _sum_rank(change: RankChanges, edges: I64, delay: I64) -> tuple[I64, I64]:
     if len(work):
         order = np.argsort(rank.work_edge, kind="stable")
         number = order[np.searchsorted(rank.work_edge[order], edges[work])]
-        usual[work], classes[work] = _classify_work(change, number)
+        event_kind = rank.trace.kind[rank.window.work.event[number]]
+        is_copy, is_collective = np.isin(event_kind, (Kind.COPY, Kind.MEMSET)), event_kind == Kind.COLLECTIVE
+        of_work = np.where(is_copy, SegmentKind.COPY, SegmentKind.KERNEL)
+        usual[work] = np.where(is_collective, SegmentKind.COLLECTIVE, of_work)
+        classes[work] = np.where(is_copy | is_collective, NO_CLASS, rank.work_class[number])
     off_cpu = kind != EdgeKind.THREAD
     keys, times = [(usual * _KINDS + classes)[off_cpu]], [delay[edges[off_cpu]]]
     pieces = rank.pieces
@@ -242,15 +227,3 @@ def _sum_rank(change: RankChanges, edges: I64, delay: I64) -> tuple[I64, I64]:
     keys.append(np.full(int(added.sum()), SegmentKind.LAUNCH * _KINDS + NO_CLASS, np.int64))
     times.append(np.maximum(delay[added], 0))
     return np.concatenate(keys), np.maximum(np.concatenate(times), 0)
-
-
-def _classify_work(change: RankChanges, number: I64) -> tuple[I64, I64]:
-    """Classify work: SegmentKind and KernelClass, int64[k] each."""
-    rank = change.rank
-    event_kind: U8 = rank.trace.kind[rank.window.work.event[number]]
-    usual = np.full(len(number), SegmentKind.KERNEL, np.int64)
-    classes: I64 = rank.work_class[number].astype(np.int64)
-    usual[np.isin(event_kind, (Kind.COPY, Kind.MEMSET))] = SegmentKind.COPY
-    usual[event_kind == Kind.COLLECTIVE] = SegmentKind.COLLECTIVE
-    classes[usual != SegmentKind.KERNEL] = NO_CLASS
-    return usual, classes

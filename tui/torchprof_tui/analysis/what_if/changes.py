@@ -6,12 +6,12 @@ of launches with that of compiled programs).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind
-from torchprof_tui.analysis.critical_path.segments import SegmentKind
+from torchprof_tui.analysis.critical_path.segments import SegmentKind, match_names
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.analysis.what_if.back_to_back import GONE, RankChanges
@@ -19,7 +19,6 @@ from torchprof_tui.analysis.what_if.scenario import OVERLAPPED, Scenario, Scenar
 from torchprof_tui.analysis.what_if.step_model import RankModel, StepModel
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
-from torchprof_tui.trace.model.trace import Trace
 
 
 def select_inside(rank: RankModel, rows: I64) -> tuple[Bool, Bool]:
@@ -30,12 +29,8 @@ def select_inside(rank: RankModel, rows: I64) -> tuple[Bool, Bool]:
     for lane in sorted_unique(trace.lane[rows]).tolist():
         own = rows[trace.lane[rows] == lane]
         inside = union(trace.start[own], trace.start[own] + trace.duration[own])
-        for chosen, lanes, times in (
-            (pieces, rank.pieces.lane, rank.pieces.start),
-            (launched, launch_lane, work.launch_start),
-        ):
-            index = np.searchsorted(inside.starts, times, side="right") - 1
-            chosen |= (lanes == lane) & (index >= 0) & (times < inside.ends[np.maximum(index, 0)])
+        pieces |= (rank.pieces.lane == lane) & inside.contains(rank.pieces.start)
+        launched |= (launch_lane == lane) & inside.contains(work.launch_start)
     return pieces, launched
 
 
@@ -75,34 +70,25 @@ def launch_as_graph(changes: RankChanges, rows: I64 | None = None) -> bool:
 
     Cold calls stay: they come before a capture.
     """
-    rank = changes.rank
-    inside = find_launch_region(rank) & np.isin(rank.pieces.kind, OFF_CPU) & ~_select_cold_calls(rank)
+    rank, pieces = changes.rank, changes.rank.pieces
+    is_cold = np.isin(pieces.kind, _IN_OPS)
+    if is_cold.any():
+        is_cold &= pieces.time >= max(COLD_PIECE, COLD_RATIO * float(np.median(pieces.time[is_cold])))
+    inside = find_launch_region(rank) & np.isin(pieces.kind, OFF_CPU) & ~is_cold
     launched = rank.is_own
     if rows is not None:
-        pieces, work = select_inside(rank, rows)
-        inside, launched = inside & pieces, launched & work
+        own_pieces, work = select_inside(rank, rows)
+        inside, launched = inside & own_pieces, launched & work
     if not inside.any():
         return False
     changes.scale(inside, np.zeros(0, np.bool_), 0.0)
-    blocking = rank.pieces.kind == SegmentKind.BLOCKING
-    for lane in sorted_unique(rank.pieces.lane[inside]).tolist():
-        if lane == rank.window.lane:
-            own = np.flatnonzero(rank.pieces.lane == lane)
-            stretch = np.cumsum(blocking[own])
-            kept = own[inside[own]]
-            _, first = np.unique(stretch[inside[own]], return_index=True)
-            np.add.at(changes.added, rank.pieces.edge[kept[first]], GRAPH_LAUNCH)
+    own = np.flatnonzero(pieces.lane == rank.window.lane)
+    stretch = np.cumsum(pieces.kind[own] == SegmentKind.BLOCKING)
+    kept = own[inside[own]]
+    _, first = np.unique(stretch[inside[own]], return_index=True)
+    np.add.at(changes.added, pieces.edge[kept[first]], GRAPH_LAUNCH)
     cap_gaps(changes, launched, GRAPH_GAP)
     return True
-
-
-def _select_cold_calls(rank: RankModel) -> Bool:
-    """Select the pieces of ops and calls that take far longer than most: bool[p]."""
-    pieces = rank.pieces
-    in_ops = np.isin(pieces.kind, _IN_OPS)
-    if not in_ops.any():
-        return in_ops
-    return in_ops & (pieces.time >= max(COLD_PIECE, COLD_RATIO * float(np.median(pieces.time[in_ops]))))
 
 
 def cap_gaps(changes: RankChanges, work: Bool, gap: int) -> None:
@@ -219,20 +205,13 @@ def select_fusible(rank: RankModel) -> Bool:
     """
     trace, work = rank.trace, rank.window.work
     op = np.where(work.is_launched, trace.parent[work.launch], -1)
-    is_aten = (op >= 0) & _match_names(trace, trace.name[op], lambda name: name.startswith("aten::"))
-    crosses = _match_names(trace, trace.name[work.event], lambda name: name.startswith("Memcpy") and "DtoD" not in name)
+    is_aten = (op >= 0) & match_names(trace, trace.name[op], lambda name: name.startswith("aten::"))
+    crosses = match_names(trace, trace.name[work.event], lambda name: name.startswith("Memcpy") and "DtoD" not in name)
     sorts = np.isin(rank.work_class, (KernelClass.SORT, KernelClass.MEMORY))
     only_sorts = ~np.isin(op, op[~sorts]) & np.isin(op, op[rank.work_class == KernelClass.SORT])
     stays = np.isin(rank.work_class, EXTERN) | ~is_aten | only_sorts | crosses
     fusible: Bool = ~np.isin(op, op[stays])
     return fusible
-
-
-def _match_names(trace: Trace, names: I32, matches: Callable[[str], bool]) -> Bool:
-    """Match the text of each name, int32[m], once: bool[m]."""
-    unique, inverse = np.unique(names, return_inverse=True)
-    found: Bool = np.array([matches(trace.names[name]) for name in unique.tolist()], np.bool_)[inverse]
-    return found
 
 
 def select_split_reductions(rank: RankModel) -> Bool:
@@ -340,7 +319,13 @@ def _change_rank(changes: RankChanges, scenario: Scenario) -> bool:
     if kind is ScenarioKind.SYNC:
         return _drop_blocking(changes, rows)
     if kind is ScenarioKind.COLLECTIVES and scenario.subject == OVERLAPPED:
-        return _overlap_collectives(changes)
+        # nothing but other collectives waits for a collective
+        graph, collective = rank.graph, rank.trace.kind[rank.window.work.event] == Kind.COLLECTIVE
+        is_end, is_start = (np.zeros(len(graph.time), np.bool_) for _ in range(2))
+        is_end[graph.work_end[collective]] = True
+        is_start[graph.work_start[collective]] = True
+        changes.gone |= is_end[graph.source] & ~is_start[graph.target]
+        return bool(collective.any())
     pieces, work = _select(rank, scenario)
     if kind is ScenarioKind.EVENT and not factor and rows is not None:  # what is gone waits for nothing
         waits = np.isin(rank.graph.edge_kind, (EdgeKind.SYNC, EdgeKind.SYNC_BY_ORDER))
@@ -357,7 +342,10 @@ def _select(rank: RankModel, scenario: Scenario) -> tuple[Bool, Bool]:
     if kind is ScenarioKind.CLASS:
         work = rank.work_class == next(each for each in KernelClass if each.label == subject)
     elif kind is ScenarioKind.KERNEL:
-        work = _select_named_work(rank, subject)
+        names = rank.trace.name[rank.window.work.event]
+        work = match_names(rank.trace, names, lambda name: name == subject)
+        if not work.any():
+            work = match_names(rank.trace, names, lambda name: subject in name)
     elif kind is ScenarioKind.COPIES:
         work = np.isin(event_kind, (Kind.COPY, Kind.MEMSET))
     elif kind is ScenarioKind.COLLECTIVES:
@@ -371,7 +359,11 @@ def _select(rank: RankModel, scenario: Scenario) -> tuple[Bool, Bool]:
     elif kind is ScenarioKind.RANK and rank.number == int(subject):
         pieces, work = ~is_wait, ~work
     elif kind is ScenarioKind.OP:
-        pieces, work = select_inside(rank, _find_rows(rank, subject))
+        trace, window = rank.trace, rank.window
+        numbers = [number for number, name in enumerate(trace.names) if name == subject]
+        ops = np.flatnonzero(np.isin(trace.name, numbers) & (trace.kind != Kind.KERNEL))
+        ops = ops[(trace.start[ops] >= window.start) & (trace.start[ops] < window.end)]
+        pieces, work = select_inside(rank, ops)
     elif kind is ScenarioKind.EVENT:
         rows = _find_own_rows(rank, scenario.rows if scenario.rows or scenario.gaps else (int(subject),))
         pieces, work = select_inside(rank, rows)
@@ -393,10 +385,7 @@ def _select_between(rank: RankModel, gaps: I64) -> Bool:
         own = trace.lane[first] == lane
         ends = trace.start[first[own]] + trace.duration[first[own]]
         between = union(ends, np.maximum(trace.start[last[own]], ends))
-        if not len(between):
-            continue
-        index = np.searchsorted(between.starts, pieces.start, side="right") - 1
-        chosen |= (pieces.lane == lane) & (index >= 0) & (pieces.start < between.ends[np.maximum(index, 0)])
+        chosen |= (pieces.lane == lane) & between.contains(pieces.start)
     return chosen
 
 
@@ -404,23 +393,6 @@ def _find_own_rows(rank: RankModel, rows: Sequence[int]) -> I64:
     """Find which rows of the merged trace are events of this rank, as rows of its own trace: int64[k]."""
     own: I64 = np.array(rows, np.int64) - rank.first_row
     return own[(own >= 0) & (own < len(rank.trace))]
-
-
-def _find_rows(rank: RankModel, name: str) -> I64:
-    """Find the ops of this name that begin in the step."""
-    numbers = [number for number, each in enumerate(rank.trace.names) if each == name]
-    trace, window = rank.trace, rank.window
-    rows = np.flatnonzero(np.isin(trace.name, numbers) & (trace.kind != Kind.KERNEL))
-    inside: I64 = rows[(trace.start[rows] >= window.start) & (trace.start[rows] < window.end)]
-    return inside
-
-
-def _select_named_work(rank: RankModel, text: str) -> Bool:
-    """Select the work of this name, else that whose name contains the text."""
-    used, index = np.unique(rank.trace.name[rank.window.work.event], return_inverse=True)
-    names = [rank.trace.names[number] for number in used.tolist()]
-    wanted = [name == text for name in names] if text in names else [text in name for name in names]
-    return np.array(wanted, np.bool_)[index] if names else np.zeros(0, np.bool_)
 
 
 def _drop_blocking(changes: RankChanges, rows: I64 | None = None) -> bool:
@@ -445,21 +417,8 @@ def _is_inside(rank: RankModel, events: I32, rows: I64) -> Bool:
     for lane in sorted_unique(trace.lane[rows]).tolist():
         own = rows[trace.lane[rows] == lane]
         inside = union(trace.start[own], trace.start[own] + np.maximum(trace.duration[own], 1))
-        index = np.searchsorted(inside.starts, times, side="right") - 1
-        found[known] |= (lanes == lane) & (index >= 0) & (times < inside.ends[np.maximum(index, 0)])
+        found[known] |= (lanes == lane) & inside.contains(times)
     return found
-
-
-def _overlap_collectives(changes: RankChanges) -> bool:
-    """Let nothing but other collectives wait for a collective."""
-    rank = changes.rank
-    graph = rank.graph
-    collective = rank.trace.kind[rank.window.work.event] == Kind.COLLECTIVE
-    is_end, is_start = (np.zeros(len(graph.time), np.bool_) for _ in range(2))
-    is_end[graph.work_end[collective]] = True
-    is_start[graph.work_start[collective]] = True
-    changes.gone |= is_end[graph.source] & ~is_start[graph.target]
-    return bool(collective.any())
 
 
 def _explain(scenario: Scenario, model: StepModel) -> str:

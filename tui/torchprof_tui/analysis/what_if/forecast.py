@@ -9,7 +9,7 @@ from functools import cached_property
 
 from torchprof_tui.analysis.critical_path.critical_path import MAX_REPLAY_ERROR
 from torchprof_tui.analysis.critical_path.segments import SegmentKind, describe_kind
-from torchprof_tui.analysis.what_if.back_to_back import PathTime, RankChanges, Rounds, replay_rounds, sum_path
+from torchprof_tui.analysis.what_if.back_to_back import Rounds, replay_rounds, sum_path
 from torchprof_tui.analysis.what_if.changes import apply_scenarios
 from torchprof_tui.analysis.what_if.scenario import Scenario, parse_scenario
 from torchprof_tui.analysis.what_if.step_model import StepModel
@@ -130,6 +130,13 @@ class Forecaster:
         changes, delay, without = apply_scenarios(model, parsed)
         rounds = replay_rounds(model, delay, without)
         window = model.ranks[0].window
+        path = sum_path(model, rounds, changes)
+        total = max(sum(time for _, _, time in path), 1)
+        shares = [
+            PathShare(describe_kind(kind, kernel_class), kind, time, time / total)
+            for kind, kernel_class, time in path
+            if time
+        ]
         return Forecast(
             scenarios=parsed,
             step=None if window.step is None else window.step.name,
@@ -138,17 +145,6 @@ class Forecaster:
             before=before.step_time,
             after=rounds.step_time,
             alone=rounds.alone,
-            path=self._describe_path(rounds, changes),
+            path=tuple(sorted(shares, key=lambda each: -each.time)),
             rank=model.ranks[rounds.rank].number if len(model.ranks) > 1 else None,
         )
-
-    def _describe_path(self, rounds: Rounds, changes: list[RankChanges]) -> tuple[PathShare, ...]:
-        path: PathTime = sum_path(self.model, rounds, changes)
-        total = max(int(path.time.sum()), 1)
-        found = []
-        for kind, kernel_class, time in zip(
-            path.kind.tolist(), path.kernel_class.tolist(), path.time.tolist(), strict=True
-        ):
-            label = describe_kind(SegmentKind(kind), kernel_class)
-            found.append(PathShare(label, SegmentKind(kind), time, time / total))
-        return tuple(sorted((each for each in found if each.time), key=lambda each: -each.time))

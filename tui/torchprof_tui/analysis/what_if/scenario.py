@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from enum import Enum
 
@@ -92,7 +93,11 @@ def parse_scenario(text: str) -> Scenario:
     if not star or not subject:
         raise ScenarioError(f"{text!r}: no factor; write {word}={value.rstrip('*')}*0.5 for half the time")
     scenario = Scenario(text, kind, subject, _parse_factor(text, factor))
-    _check_subject(scenario)
+    labels = [each.label for each in KernelClass]
+    if kind is ScenarioKind.CLASS and subject not in labels:
+        raise ScenarioError(f"{text!r}: no class {subject!r}; the classes: {', '.join(labels)}")
+    if kind in (ScenarioKind.EVENT, ScenarioKind.RANK) and not re.fullmatch(r"[0-9]{1,10}", subject):
+        raise ScenarioError(f"{text!r}: {subject!r} is no number")
     return scenario
 
 
@@ -104,13 +109,3 @@ def _parse_factor(text: str, word: str) -> float:
     if not 0 <= factor <= MAX_FACTOR:
         raise ScenarioError(f"{text!r}: {word!r} is no factor from 0 to {MAX_FACTOR:g}; 0.5 is half the time")
     return factor
-
-
-def _check_subject(scenario: Scenario) -> None:
-    labels = [each.label for each in KernelClass]
-    if scenario.kind is ScenarioKind.CLASS and scenario.subject not in labels:
-        raise ScenarioError(f"{scenario.text!r}: no class {scenario.subject!r}; the classes: {', '.join(labels)}")
-    if scenario.kind in (ScenarioKind.EVENT, ScenarioKind.RANK):
-        number = scenario.subject
-        if not (number.isascii() and number.isdecimal() and len(number) < 11):
-            raise ScenarioError(f"{scenario.text!r}: {number!r} is no number")
