@@ -155,9 +155,9 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
             for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, partial(self.exit, return_code=128 + number))
 
-    def _create_first_screen(self) -> Screen[None]:
+    def _create_first_screen(self) -> Screen[Any]:
         opener = self._initial_opener
-        return create_start_screen() if opener is None else self._create_loading_screen(opener)
+        return create_start_screen() if opener is None else create_opening_screen(self, opener)
 
     def get_driver_class(self) -> type[Driver]:
         driver_class = super().get_driver_class()
@@ -228,7 +228,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
             self.notify(format_error(error), title="cannot be opened", severity="error", timeout=8, markup=False)
             return
         show = self.switch_screen if isinstance(self.screen, LoadingScreen) else self.push_screen  # a failed one
-        await show(self._create_loading_screen(opener))
+        await show(create_opening_screen(self, opener))
 
     def _start_opener(self, specs: tuple[str, ...], captures: tuple[str, ...] = ()) -> TraceOpener:
         opener = resolve_specs(specs, list_folders=True).create_opener(
@@ -237,9 +237,6 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         opener.set_captures(captures)
         opener.start()
         return opener
-
-    def _create_loading_screen(self, opener: TraceOpener) -> Screen[Any]:
-        return create_opening_screen(self, opener)
 
     async def show_trace(self, message: LoadingScreen.Opened) -> None:
         previous, self._current_opener = self._current_opener, message.opener

@@ -238,7 +238,7 @@ class HangScreen(ListScreen):
         self.rows.repaint()
 
     def _build_stack_header(self, width: int) -> list[TextRun]:
-        return [(truncate(f" {self._stack_title}", width), self.rows.palette.heading)]
+        return [(truncate(f" {self._stack_title}", width), self.rows.palette.strong)]
 
     def _build_line(self, index: int, width: int, selected: bool) -> list[TextRun]:
         is_marked = selected and self._is_stack_open

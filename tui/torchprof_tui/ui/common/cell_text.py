@@ -1,9 +1,11 @@
-"""Cut text to a width in terminal cells.
+"""Cut text to a width in terminal cells, and to what texts share.
 
 A module of its own, because the first frame needs it and must not import `name_display`, which decodes kernel names.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from rich.cells import cell_len, get_character_cell_size
 
@@ -21,3 +23,10 @@ def truncate(text: str, width: int) -> str:
             break
         characters.append(character)
     return "".join(characters) + "…"
+
+
+def find_common_prefix(texts: Sequence[str]) -> str:
+    """Return the longest beginning that all texts share, character by character as in a shell."""
+    first, last = min(texts, default=""), max(texts, default="")
+    length = next((k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[:length]

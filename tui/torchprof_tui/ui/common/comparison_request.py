@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from torchprof_tui.analysis.compare.step_selection import (
@@ -20,7 +21,6 @@ from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 
 if TYPE_CHECKING:
-    from torchprof_tui.trace.model.steps import Step
     from torchprof_tui.trace.model.trace import Trace
 
 COMPARE = "compare with"
@@ -65,7 +65,8 @@ def list_own_choices(trace: Trace, ranks: Sequence[int]) -> list[tuple[str, str]
     steps = [step for step in trace.steps if step.serving is None]
     choices = []
     if len(steps) > 1:
-        fastest, slowest = min(steps, key=_duration), max(steps, key=_duration)
+        duration = attrgetter("duration")
+        fastest, slowest = min(steps, key=duration), max(steps, key=duration)
         if fastest.duration < slowest.duration:
             choices.append((_format_pair("step", fastest.number, slowest.number), "the fastest and the slowest step"))
         choices += [
@@ -84,10 +85,6 @@ MAX_OWN_CHOICES = 5
 def _format_pair(noun: str, a: int, b: int) -> str:
     """Name the two steps or ranks of a comparison, as `parse_request` reads them."""
     return f"{noun} {a} against {noun} {b}"
-
-
-def _duration(step: Step) -> int:
-    return step.duration
 
 
 def take_choice(typed: str, found: Sequence[str]) -> str:
@@ -120,15 +117,11 @@ def parse_request(text: str) -> ComparisonRequest:
             a, b = map(parse_step_numbers, split_sides(numbers))
             steps = StepSelection(numbers=a), StepSelection(numbers=b)
         else:
-            ranks = _parse_ranks(numbers)
+            try:
+                rank_a, rank_b = (int(part) for part in split_sides(numbers))
+            except ValueError:
+                raise ComparisonError(f"not ranks: {numbers!r} (write rank 0/3)") from None
+            ranks = rank_a, rank_b
     if not rest and steps[0] == steps[1] and ranks[0] == ranks[1]:  # the open trace with itself
         raise ComparisonError("the same on both sides: step 3/4" if text.strip() else f"name a trace: {FORMS}")
     return ComparisonRequest(rest, steps, ranks)
-
-
-def _parse_ranks(text: str) -> tuple[int, int]:
-    try:
-        a, b = (int(part) for part in split_sides(text))
-    except ValueError:
-        raise ComparisonError(f"not ranks: {text!r} (write rank 0/3)") from None
-    return a, b

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from functools import lru_cache
 from typing import Any
 
 from rich.style import Style
@@ -135,7 +136,6 @@ class Palette:
     text: Style
     muted: Style
     strong: Style
-    heading: Style
     key: Style  # keys that can be pressed, in the theme's accent: it means the keyboard and nothing else
     cursor: Style  # the accent again: where the keys act
     focused: Style  # the title of what the arrow keys act on
@@ -157,6 +157,7 @@ class Palette:
         return self.cells[int(style_index(kind, CellForm.SHADE))]
 
 
+@lru_cache(maxsize=8)
 def build_palette(theme: ThemeColors, color_support: ColorSupport) -> Palette:
     """Build the palette for a theme and the colours that the terminal supports."""
     if color_support is ColorSupport.NONE:
@@ -222,7 +223,6 @@ def _build_rgb_palette(theme: ThemeColors) -> Palette:
         text=text,
         muted=muted,
         strong=text + Style(bold=True),
-        heading=text + Style(bold=True),
         key=Style(color=theme.accent, bgcolor=background, bold=True),
         cursor=Style(color=theme.accent, bgcolor=background),
         focused=Style(color=background, bgcolor=theme.accent, bold=True),
@@ -273,7 +273,6 @@ def _build_ansi_palette(theme: ThemeColors) -> Palette:
         text=blank,
         muted=Style(color=muted, bgcolor=background),
         strong=blank + Style(bold=True),
-        heading=blank + Style(bold=True),
         key=Style(color=accent, bgcolor=background, bold=True),
         cursor=Style(color=accent, bgcolor=background),
         focused=Style(color=background, bgcolor=accent, bold=True),
@@ -306,7 +305,6 @@ def _build_plain_palette(theme: ThemeColors) -> Palette:
         text=blank,
         muted=blank,
         strong=bold,
-        heading=bold,
         key=bold,
         cursor=bold,
         focused=bar + bold,

@@ -28,6 +28,7 @@ from torchprof_tui.ui.common.painted_widget import (
     TextPanel,
     TextRun,
     build_strip,
+    join_columns,
     palette_for,
     wrap_text,
 )
@@ -143,18 +144,7 @@ def format_sections(sections: Sequence[HelpSection], width: int, palette: Palett
     blocks = [_format_section(section, column, palette) for section in sections]
     split = _find_split([len(block) for block in blocks])
     left, right = _join_blocks(blocks[:split]), _join_blocks(blocks[split:])
-    return _place_beside(left, right, column + COLUMN_GAP, palette)
-
-
-def _place_beside(left: Lines, right: Lines, offset: int, palette: Palette) -> Lines:
-    lines: Lines = []
-    for index in range(max(len(left), len(right))):
-        runs = left[index] if index < len(left) else []
-        if index < len(right):
-            used = sum(cell_len(text) for text, _ in runs)
-            runs = [*runs, (" " * max(offset - used, 0), palette.text), *right[index]]
-        lines.append(runs)
-    return lines
+    return join_columns(left, right, column + COLUMN_GAP, palette.text)
 
 
 def _halve(section: HelpSection, width: int, palette: Palette) -> list[HelpSection]:
@@ -189,7 +179,7 @@ def _measure_indent(section: HelpSection, width: int) -> int:
 
 def _format_section(section: HelpSection, width: int, palette: Palette) -> Lines:
     indent = _measure_indent(section, width)
-    lines: Lines = [[(truncate(section.title, width), palette.heading)]]
+    lines: Lines = [[(truncate(section.title, width), palette.strong)]]
     for entry in section.entries:
         lines += _format_entry(entry, section.is_keys, indent, width, palette)
     return lines
@@ -256,11 +246,12 @@ class HelpTabs(PaintedWidget):
 class HelpText(TextPanel):
     """One page of the help, or the entries of all pages that match a filter."""
 
+    _query = ""
+
     def __init__(self, pages: Mapping[str, Sequence[HelpSection]]) -> None:
         super().__init__(id="help-text")
         self._pages = pages
         self._page = next(iter(pages))
-        self._query = ""
 
     def show_page(self, page: str) -> None:
         self._page = page

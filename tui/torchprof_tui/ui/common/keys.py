@@ -30,28 +30,28 @@ MAX_VERBS = 60
 
 def parse_keys(table: str) -> list[BindingType]:
     """Parse a screen's table of verbs; see the module docstring. Raises KeyError for a verb that is not in `VERBS`."""
-    return list(_parse_screen(table))
-
-
-def _parse_screen(table: str) -> Iterator[Binding]:
+    bindings: list[BindingType] = []
     for line in _join_lines(table):
         if line.startswith("= "):
             for name in line[2:].split():
-                yield from _by_verb[name]
+                bindings += _by_verb[name]
             continue
         name, action, *text = re.split(r"  +", line, maxsplit=2)
         name, _, priority = name.partition(" ")
         for verb in _by_verb[name]:
             number = verb.key if len(_by_verb[name]) > 1 else ""
             label, _, sentence = text[0].partition(": ") if text else (verb.description, "", verb.tooltip)
-            yield Binding(
-                verb.key,
-                action.replace("{}", number),
-                label.replace("{}", number),
-                id=name,
-                tooltip=sentence,
-                priority=verb.priority or bool(priority),
+            bindings.append(
+                Binding(
+                    verb.key,
+                    action.replace("{}", number),
+                    label.replace("{}", number),
+                    id=name,
+                    tooltip=sentence,
+                    priority=verb.priority or bool(priority),
+                )
             )
+    return bindings
 
 
 def _parse_verbs(table: str) -> Iterator[Binding]:
@@ -174,7 +174,6 @@ EVERYWHERE = parse_keys("""\
 program.help  help
 = program.help-f1
 """)
-"""Verbs of all screens."""
 
 PROGRAM = parse_keys("""\
 = program.leave program.quit program.suspend program.open program.record find.go-to
@@ -236,7 +235,6 @@ write.copy  copy(False)  copy: copy the selected event's name, if the terminal t
 write.copy-all  copy(True)  copy all: copy the panel's text, at most 120 columns wide
 write.export  slice  slice: write the marked range (or the selected event, or the screen) as a smaller trace file
 """)
-"""Verbs of the lanes and the panels of the explorer."""
 
 TABLE = parse_keys("""\
 = move.up move.down move.page-up move.page-down move.first move.last
@@ -265,7 +263,6 @@ screens.table  leave  lanes: back to the lanes
 = program.leave screens.tree screens.flame screens.memory
 screens.compare  compare  compare: compare the trace with another one, two of its steps or ranks
 """)
-"""Verbs of the profiler's table."""
 
 TREE = parse_keys("""\
 = move.up move.down move.page-up move.page-down move.first move.last
@@ -284,7 +281,6 @@ screens.tree  leave  lanes: back to the lanes
 = program.leave screens.table screens.flame screens.memory
 screens.compare  compare  compare: compare the trace with another one, two of its steps or ranks
 """)
-"""Verbs of the dispatch tree."""
 
 FLAME = parse_keys("""\
 move.up  up  caller: the frame above: its caller
@@ -317,7 +313,6 @@ screens.flame  leave  lanes: back to the lanes
 = program.leave screens.table screens.tree screens.memory
 screens.compare  compare  compare: compare the trace with another one, two of its steps or ranks
 """)
-"""Verbs of the flame graph."""
 
 MEMORY = parse_keys("""\
 = time.zoom-in time.zoom-out time.pan-left time.pan-right time.zoom-in-far time.zoom-out-far
@@ -349,7 +344,6 @@ screens.memory  leave  lanes: back to the lanes
 = program.leave screens.table screens.tree screens.flame
 screens.compare  compare  compare: compare the trace with another one, two of its steps or ranks
 """)
-"""Verbs of the memory of a trace."""
 
 SNAPSHOT = parse_keys("""\
 = program.help time.zoom-in time.zoom-out time.pan-left time.pan-right time.zoom-in-far time.zoom-out-far
@@ -369,7 +363,6 @@ write.copy  copy(False)  copy: copy the row, with its whole stack
 = write.copy-all
 move.clear  app.leave
 """)
-"""Verbs of a memory snapshot."""
 
 DIFF = parse_keys("""\
 find.next  difference(1)  difference: the next difference, by size
@@ -411,7 +404,6 @@ write.copy  copy(False)  copy: copy the names of the difference
 write.copy-all  copy(True)
 move.clear  back  back: clear the filter, the selection; then leave
 """)
-"""Verbs of a comparison."""
 
 SOURCE = parse_keys("""\
 move.clear  dismiss  back: back to the lanes
@@ -427,14 +419,12 @@ move.first  scroll(-10_000_000)
 move.last  scroll(10_000_000)
 = program.help
 """)
-"""Verbs of the source of a line."""
 
 LEARN = parse_keys("""\
 move.clear  leave  back: back to the lanes
 move.next-panel !  switch  guess, cases: from the guess to the cases, and back
 program.help !  app.help
 """)
-"""Verbs of the screen "Learn"."""
 
 START = parse_keys("""\
 program.open  type_path('')  type a path: type the path of a trace; also / ~ .
@@ -444,21 +434,18 @@ move.back  parent  up: the parent folder, or the trace below
 move.up  scroll_guide(-1)  up
 move.down  scroll_guide(1)  down
 """)
-"""Verbs of the start screen."""
 
 LOADING = parse_keys("""\
 move.clear  give_up  cancel: cancel, or go back
 program.record  retry  try again: try again after a failure
 """)
-"""Verbs of loading."""
 
 RECORD = parse_keys("""\
 = program.start
 move.clear  back
-move.next-panel !  next
-move.previous-panel !  previous
+move.next-panel !  cycle_focus(1)
+move.previous-panel !  cycle_focus(-1)
 """)
-"""Verbs of the form of a recording."""
 
 RECORDING = parse_keys("""\
 program.quit !  stop  stop: stop, and keep what was recorded
@@ -475,7 +462,6 @@ move.down  scroll_lines(1)
 move.first  scroll_to_end(False)
 move.last  scroll_to_end(True)
 """)
-"""Verbs of a recording that runs."""
 
 HELP = parse_keys("""\
 move.clear  back  close: clear the filter, or close the help
@@ -494,7 +480,6 @@ move.page-up  page(-1)
 move.first  page(-1000)
 move.last  page(1000)
 """)
-"""Verbs of the help."""
 
 
 def parse_field_keys(table: str) -> list[BindingType]:
@@ -593,13 +578,11 @@ KEYLESS_COMMANDS = tuple(
 """Commands of the lanes without a key, for the palette."""
 
 TREE_COMMANDS = (KeyHelp("", "Tree: open all nodes", "all(True)"), KeyHelp("", "Tree: close all nodes", "all(False)"))
-"""Commands of the dispatch tree without a key."""
 
 DIFF_COMMANDS = (
     KeyHelp("", "Comparison: A's explorer at this event", "explore(0)"),
     KeyHelp("", "Comparison: B's explorer at this event", "explore(1)"),
 )
-"""Commands of a comparison without a key."""
 
 EXPORT = "export"
 
@@ -607,7 +590,6 @@ PROGRAM_COMMANDS = (
     KeyHelp(":record", "Program: record a run, and open its trace", "app.record"),
     KeyHelp(f":{EXPORT}", "Program: write this screen, and its curve or waterfall, as pictures (SVG)", "app.export"),
 )
-"""Commands of the program without a key."""
 
 
 def list_verbs() -> list[Binding]:

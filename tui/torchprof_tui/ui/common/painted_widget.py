@@ -11,7 +11,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar
 
 from rich.cells import cell_len, get_character_cell_size, set_cell_size
@@ -181,7 +180,7 @@ def palette_for(app: App[Any]) -> Palette:
     dark = app.current_theme.dark
     default = ThemeColors() if dark else ThemeColors(False, "#ffffff", "#1f1f1f", "#005faf")
     variables = app.theme_variables
-    return _cached_palette(
+    return build_palette(
         ThemeColors(
             dark,
             _parse_hex(variables.get("background"), default.background),
@@ -211,11 +210,6 @@ def _repaint(screen: Screen[Any]) -> None:
     palette = palette_for(screen.app)
     for widget in screen.query(PaintedWidget):
         widget.palette = palette
-
-
-@lru_cache(maxsize=8)
-def _cached_palette(theme: ThemeColors, color_support: ColorSupport) -> Palette:
-    return build_palette(theme, color_support)
 
 
 def _parse_hex(value: str | None, default: str) -> str:

@@ -16,6 +16,7 @@ from textual.widgets.input import Selection
 
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.bindings import list_bindings, rename_hints
+from torchprof_tui.ui.common.cell_text import find_common_prefix
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 
@@ -32,13 +33,11 @@ KEPT_HINTS, KEPT_HINTS_MIN_WIDTH = 3, 60
 class StatusLine(PaintedWidget):
     """One line with a message (`show_message`), else the state of the screen (`show_state`), and key hints."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._message = ""
-        self._state = ""
-        self._work = ""
-        self._is_warning = False
-        self._key_hints: tuple[tuple[str, str], ...] = ()
+    _message = ""
+    _state = ""
+    _work = ""
+    _is_warning = False
+    _key_hints: tuple[tuple[str, str], ...] = ()
 
     def show_message(self, message: str, is_warning: bool = False) -> None:
         """Show one line, which is escaped here; it stays until the next message."""
@@ -74,7 +73,8 @@ class StatusLine(PaintedWidget):
 
     def paint(self, y: int, width: int) -> Strip:
         palette = self.palette
-        kept = 0 if self._message or width < KEPT_HINTS_MIN_WIDTH else self._measure_hints(KEPT_HINTS)
+        lead = self._key_hints[: 0 if self._message or width < KEPT_HINTS_MIN_WIDTH else KEPT_HINTS]
+        kept = sum(_measure_hint(*hint) + 2 for hint in lead)
         message = truncate(clean(self._message or self._work or self._state), max(width - 2 - kept, 0))
         style = palette.warning if self._is_warning and self._message else palette.text
         available = width - cell_len(message) - 4
@@ -91,10 +91,6 @@ class StatusLine(PaintedWidget):
         gap = " " * (width - used - cell_len(message) - 2)
         runs: list[TextRun] = [(" ", palette.text), (message, style), (gap, palette.text), *hints]
         return build_strip(runs, width, palette.text)
-
-    def _measure_hints(self, count: int) -> int:
-        """Return the cells of the first hints with the space before each."""
-        return sum(_measure_hint(key, description) + 2 for key, description in self._key_hints[:count])
 
 
 def _measure_hint(key: str, description: str) -> int:
@@ -173,7 +169,7 @@ class Prompt(Horizontal):
         self._label = Static("", markup=False)
         self._input = Input(compact=True, select_on_focus=False)
         self._hint = Static("", markup=False)
-        self._purpose = ""
+        self.purpose = ""
         self._submitted: dict[str, list[str]] = {}  # by purpose, latest first
         self._recalled = -1  # index into the submitted texts of this purpose, -1 for the text before the first `up`
         self._draft = ""
@@ -194,7 +190,7 @@ class Prompt(Horizontal):
         self, purpose: str, hint: str, text: str = "", replace: bool = False, choices: Sequence[Choice] = ()
     ) -> None:
         """Show the prompt with `text` to edit and give it the focus; `replace`: typing replaces the text."""
-        self._purpose, self._recalled, self._draft, self._initial = purpose, -1, "", text
+        self.purpose, self._recalled, self._draft, self._initial = purpose, -1, "", text
         self.offer(choices)
         self._label.update(f" {purpose}: ")
         self._input.value = text
@@ -202,10 +198,6 @@ class Prompt(Horizontal):
         self.show_hint(hint)
         self.add_class("open")
         self.screen.set_focus(self._input)  # at once, unlike Widget.focus: the next key must reach the input
-
-    @property
-    def purpose(self) -> str:
-        return self._purpose
 
     @property
     def text(self) -> str:
@@ -251,12 +243,7 @@ class Prompt(Horizontal):
         """Type what all choices that begin with the text share; else take the next choice."""
         typed = self._input.value
         starts = [choice.text for choice in self._found if choice.text.casefold().startswith(typed.casefold())]
-        first, last = min(starts, default=""), max(starts, default="")
-        length = next(
-            (at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]),
-            min(len(first), len(last)),
-        )
-        shared = first[:length]
+        shared = find_common_prefix(starts)
         if self._chosen < 0 and len(shared) > len(typed):
             self._input.value = shared
             self._input.cursor_position = len(shared)
@@ -279,14 +266,14 @@ class Prompt(Horizontal):
         self.screen.set_focus(None)
 
     def action_close(self) -> None:
-        self.post_message(PromptClosed(self._purpose))
+        self.post_message(PromptClosed(self.purpose))
 
     def action_recall(self, distance: int) -> None:
         """Show an earlier (1) or later (-1) one of the texts that were submitted for this purpose."""
         if self._found:
             self._choose(-distance)
             return
-        texts = self._submitted.get(self._purpose, [])
+        texts = self._submitted.get(self.purpose, [])
         if self._recalled < 0:
             self._draft = self._input.value
             if distance > 0 and texts[:1] == [self._draft]:
@@ -301,11 +288,11 @@ class Prompt(Horizontal):
             is_chosen = self._chosen >= 0 and event.value == self._found[self._chosen].text
             if self._choices and not is_chosen and event.value not in (self._draft, self._initial):
                 self._find(event.value)
-            self.post_message(PromptChanged(self._purpose, event.value))
+            self.post_message(PromptChanged(self.purpose, event.value))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         if event.value:
-            earlier = [text for text in self._submitted.get(self._purpose, []) if text != event.value]
-            self._submitted[self._purpose] = [event.value, *earlier[: MAX_RECALLED - 1]]
-        self.post_message(PromptSubmitted(self._purpose, event.value))
+            earlier = [text for text in self._submitted.get(self.purpose, []) if text != event.value]
+            self._submitted[self.purpose] = [event.value, *earlier[: MAX_RECALLED - 1]]
+        self.post_message(PromptSubmitted(self.purpose, event.value))

@@ -55,7 +55,6 @@ def format_waterfall(account: Account, bar_cells: int = BAR_CELLS, max_parts: in
             last = min(max(last, first + 1), bar_cells)
         return " " * first + (_LONGER if end >= start else _SHORTER) * (last - first)
 
-    cut = "…" if low else ""
     lines = [_format_cells("per step", "A", "B", "change", "")]
     lines.append(_format_cells("A", format_duration(account.a), "", "", f"{bar(low, account.a)}"))
     for row in rows:
@@ -65,7 +64,7 @@ def format_waterfall(account: Account, bar_cells: int = BAR_CELLS, max_parts: in
         times = format_duration(row.a) if row.a else "-", format_duration(row.b) if row.b else "-"
         lines.append(_format_cells(row.label, *times, change, bar(row.start, row.end)))
     lines.append(_format_cells("B", "", format_duration(account.b), "", f"{bar(low, account.b)}"))
-    if cut:
+    if low:
         lines.append(f"(the bars begin at {format_duration(low)})")
     if any(row.mark for row in rows):
         lines.append("(~ within the noise)")

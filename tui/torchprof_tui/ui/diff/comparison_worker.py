@@ -68,7 +68,6 @@ class EventsMatched(Message):
 class RowsMatched(Message):
     """The rows by op, module, kernel or class have been computed."""
 
-    by: By
     rows: ComparedRows
 
 
@@ -116,7 +115,10 @@ def compare_inputs(a: ComparedInput, b: ComparedInput, numbers: RankNumbers, pos
     post(SidesChosen(comparison))
     post(EventsMatched(match_events(comparison.tree_match, sides[0].side, sides[1].side)))
     match_rows(comparison, "op", post)
-    _compute(comparison)
+    if not comparison.is_same_recording:  # computed here: the UI thread only reads them
+        comparison.verdict  # noqa: B018
+        comparison.differences  # noqa: B018
+    comparison.account  # noqa: B018
     post(AccountBuilt(comparison))
     ranks = compare_ranks_of_runs(a.whole, b.whole, numbers, (a.selection, b.selection))
     if ranks:
@@ -125,12 +127,4 @@ def compare_inputs(a: ComparedInput, b: ComparedInput, numbers: RankNumbers, pos
 
 def match_rows(comparison: Comparison, by: By, post: Post) -> None:
     """Match the rows by op, module, kernel or class."""
-    post(RowsMatched(by, comparison.match_rows(by)))
-
-
-def _compute(comparison: Comparison) -> None:
-    """Compute what the screen reads of a comparison."""
-    if not comparison.is_same_recording:
-        comparison.verdict  # noqa: B018
-        comparison.differences  # noqa: B018
-    comparison.account  # noqa: B018
+    post(RowsMatched(comparison.match_rows(by)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 from rich.style import Style
@@ -140,9 +140,6 @@ class ComparisonPanel(TextPanel):
 class AccountPanel(ComparisonPanel):
     """Show how the parts of a step move its time from A's to B's; they sum to the difference exactly."""
 
-    def __init__(self) -> None:
-        super().__init__(id="diff-account")
-
     def content(self, width: int) -> Lines:
         palette, comparison = self.palette, self._comparison
         if comparison is None:
@@ -166,9 +163,7 @@ class AccountPanel(ComparisonPanel):
 class RemarksPanel(ComparisonPanel):
     """Show the causes with their lines, what was recorded differently, and the patterns of one side only."""
 
-    def __init__(self) -> None:
-        super().__init__(id="diff-remarks")
-        self._ranks: Sequence[RankChange] = ()
+    _ranks: Sequence[RankChange] = ()
 
     def show_ranks(self, ranks: Sequence[RankChange]) -> None:
         self._ranks = ranks
@@ -180,7 +175,7 @@ class RemarksPanel(ComparisonPanel):
             return [[("checking both for patterns …", palette.muted)]]
         lines: Lines = []
         for heading, texts in _list_remarks(comparison, self._ranks):
-            lines.append([(heading, palette.heading)])
+            lines.append([(heading, palette.strong)])
             for text in texts:
                 lines += [
                     [("  ", palette.text), *runs] for runs in wrap_text(clean(text), width - 2, palette.text, "  ")
@@ -242,7 +237,8 @@ class RowsPanel(TextPanel):
         return "\n".join([self._format_header(width).rstrip(), *listed])
 
     def _format_header(self, width: int) -> str:
-        return format_header(self._differences.by, width, self._differences.on_gpu)
+        cells = [(column.title, column.cells) for column in choose_columns(width, self._differences.on_gpu)]
+        return _join(f"per step, by {self._differences.by}", cells, width)
 
     @property
     def lines_below(self) -> int:
@@ -310,12 +306,8 @@ COLUMNS = (
     Column("share", 7, 1),
 )
 
-CPU_COLUMNS = (
-    Column("calls", 9, 2),
-    Column("CPU: A", 9, 3),
-    Column("B", 9, 3),
-    Column("change", 10, 5),
-    Column("share", 7, 1),
+CPU_COLUMNS = tuple(
+    replace(column, title=column.title.replace("GPU", "CPU")) for column in COLUMNS if column.title != "CPU self"
 )
 """Columns where neither side has GPU work: CPU self times."""
 
@@ -329,38 +321,27 @@ def choose_columns(width: int, on_gpu: bool) -> list[Column]:
     return chosen
 
 
-def format_header(by: By, width: int, on_gpu: bool) -> str:
-    """Format the titles of the columns."""
-    cells = [(column.title, column.cells) for column in choose_columns(width, on_gpu)]
-    return _join(f"per step, by {by}", cells, width)
-
-
 def format_row(row: ComparedRow, by: By, width: int, label: str = "") -> str:
     """Format a row in exactly `width` cells; `label` in place of its name."""
-    mark = ROW_MARKS.get(row.status, " ")
-    columns = choose_columns(width, row.on_gpu)
-    titles = (column.title for column in (COLUMNS if row.on_gpu else CPU_COLUMNS))
-    values = dict(zip(titles, _list_values(row), strict=True))
-    cells = [(values[column.title], column.cells) for column in columns]
-    text = clean(label or describe_row(row, by))
-    room = width - sum(column.cells + 1 for column in columns) - 2
-    if by == "module" and cell_len(text) > room:
-        text = f"…{text[len(text) - room + 1 :]}"  # the end says which layer it is
-    return _join(f"{mark} {text}", cells, width)
-
-
-def _list_values(row: ComparedRow) -> Sequence[str]:
     calls = format_calls(row.calls_a)
     if row.calls_a != row.calls_b:
         calls = f"{calls}→{format_calls(row.calls_b)}"
     times = (row.gpu_ns_a, row.gpu_ns_b) if row.on_gpu else (row.cpu_ns_a, row.cpu_ns_b)
     changes = (row.gpu_delta_ns, row.cpu_delta_ns) if row.on_gpu else (row.cpu_delta_ns,)
-    return (
+    values = (
         calls,
         *(format_duration(time) if time else "-" for time in times),
         *map(format_change, changes),
         format_share(row.share) if row.share else "-",
     )
+    shown = dict(zip(COLUMNS if row.on_gpu else CPU_COLUMNS, values, strict=True))
+    columns = choose_columns(width, row.on_gpu)
+    text = clean(label or describe_row(row, by))
+    room = width - sum(column.cells + 1 for column in columns) - 2
+    if by == "module" and cell_len(text) > room:
+        text = f"…{text[len(text) - room + 1 :]}"  # the end says which layer it is
+    mark = ROW_MARKS.get(row.status, " ")
+    return _join(f"{mark} {text}", [(shown[column], column.cells) for column in columns], width)
 
 
 def _join(name: str, cells: Sequence[tuple[str, int]], width: int) -> str:
@@ -379,12 +360,9 @@ class VerdictLines(ComparisonPanel):
 
     DEFAULT_CSS = f"VerdictLines {{ height: {VERDICT_LINES}; width: 100%; }}"
 
-    def __init__(self) -> None:
-        super().__init__(id="diff-verdict")
-        self._progress = "finding the steady steps of both …"
+    _progress = "finding the steady steps of both …"
 
     def show_progress(self, text: str) -> None:
-        """Show what is being computed."""
         self._progress = text
         self.refresh_content()
 
@@ -393,16 +371,14 @@ class VerdictLines(ComparisonPanel):
             return [[(self._progress, self.palette.muted)]]
         comparison, palette = self._comparison, self.palette
         if comparison.is_same_recording:
-            return [[(SAME_RECORDING, palette.strong)], *wrap_text(WAYS_TO_COMPARE, width, palette.text)][
-                :VERDICT_LINES
-            ]
+            lines = [[(SAME_RECORDING, palette.strong)], *wrap_text(WAYS_TO_COMPARE, width, palette.text)]
+            return lines[:VERDICT_LINES]
         verdict = comparison.verdict
         account = comparison.account  # the headline itself says where a change may be chance, or cannot be told
         is_measured = verdict.is_comparable and account.delta and not account.by_step
         is_certain = is_measured and account.is_within_noise is False
         headline = f"{'beyond the noise: ' if is_certain else ''}{verdict.headline}"
-        lines = wrap_text(clean(headline), width, palette.strong)
-        lines = lines[: VERDICT_LINES - 1]
+        lines = wrap_text(clean(headline), width, palette.strong)[: VERDICT_LINES - 1]
         rows = VERDICT_LINES - len(lines)
         cause = verdict.why if account.by_step and verdict.why else describe_main_cause(verdict.causes, account)
         texts = [cause, verdict.regimes] if rows > 1 else [cause]
@@ -438,7 +414,7 @@ class DiffTitle(PaintedWidget):
         cells = [max(min(cell_len(label), names - shorter), shorter) for label in self._labels]
         runs: list[TextRun] = [(" ", palette.text)]
         for letter, label, size, arrow in zip("AB", self._labels, cells, (" → ", ""), strict=True):
-            runs += [(f"{letter} ", palette.heading), (keep_end(label, size), palette.strong), (arrow, palette.muted)]
+            runs += [(f"{letter} ", palette.strong), (keep_end(label, size), palette.strong), (arrow, palette.muted)]
         used = sum(cell_len(text) for text, _ in runs)
         gap = " " * max(width - used - cell_len(LEGEND) - 1, 1)
         return build_strip([*runs, (gap, palette.text), (LEGEND, palette.muted)], width, palette.text)

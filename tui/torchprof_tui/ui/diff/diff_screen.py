@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,7 @@ from torchprof_tui.ui.common.compare_asked import CompareAsked
 from torchprof_tui.ui.common.comparison_request import ComparisonRequest, list_own_choices
 from torchprof_tui.ui.common.labels import short_label
 from torchprof_tui.ui.common.panel_dock import Dock, PanelPicked
-from torchprof_tui.ui.common.status_line import Choice, format_copy_message
+from torchprof_tui.ui.common.status_line import Choice
 from torchprof_tui.ui.diff.comparison_worker import (
     AccountBuilt,
     ComparedInput,
@@ -110,15 +110,6 @@ PARTS = (ACCOUNT, ROWS, REMARKS, "A", "B")
 MAX_PREVIOUS_VIEWS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class ShownView:
-    """What was shown before a jump."""
-
-    view: LockedView
-    selected: Pair
-    cursor: int
-
-
 LARGEST_ZOOM, WHOLE = "this is the largest zoom: s zooms out", "all of both traces is on screen: w zooms in"
 
 
@@ -156,11 +147,13 @@ class DiffScreen(SearchScreen):
         spans = (a.trace.span, b.trace.span)
         self._starts: list[Pair] = [(spans[0][0], spans[1][0])]
         self.locked = LockedView.at(self._starts[0], spans, max(end - start for start, end in spans), 80)
-        self._previous: deque[ShownView] = deque(maxlen=MAX_PREVIOUS_VIEWS)
+        self._previous: deque[tuple[LockedView, Pair, int]] = deque(maxlen=MAX_PREVIOUS_VIEWS)
+        """By jump: the view before it, the selected events, and the cursor of the differences."""
         self._part = ACCOUNT
         self._is_enlarged = False
-        self._verdict = VerdictLines()
-        self._account, self._rows, self._remarks = AccountPanel(), RowsPanel(self.differences), RemarksPanel()
+        self._verdict = VerdictLines(id="diff-verdict")
+        self._account, self._remarks = AccountPanel(id="diff-account"), RemarksPanel(id="diff-remarks")
+        self._rows = RowsPanel(self.differences)
         panels = ((ACCOUNT, "account", self._account), (ROWS, "rows", self._rows), (REMARKS, "remarks", self._remarks))
         self._dock = Dock(panels, (ROWS, REMARKS), id="diff-dock")
 
@@ -210,10 +203,9 @@ class DiffScreen(SearchScreen):
         )
         self._dock.styles.height = layout.dock
         self._dock.show_side_by_side(layout.panels, self.size.width)
-        widths = [side.lane_labels.preferred_width(self.size.width) for side in self.sides]
         for side, lines in zip(self.sides, layout.lanes, strict=True):
             side.styles.height = lines + side.step_line.line_count
-            side.set_gutter_width(max(widths))
+            side.lane_labels.styles.width = self.gutter_width
         self._refresh_widgets()
 
     @property
@@ -283,24 +275,27 @@ class DiffScreen(SearchScreen):
         self._status.show_message(message)
 
     def _describe_state(self) -> str:
-        """Describe the lock, and the difference that is shown."""
+        """Describe the difference that is shown, with the times of its events; without one, the lock."""
         row, differences = self.differences.current, self.differences
+        is_at_op = self.locked.lock is Lock.OPS
         if row is not None:
             what = {RowStatus.ADDED: "only in B", RowStatus.REMOVED: "only in A", RowStatus.CHANGED: "changed"}
             number = f"{differences.cursor + 1:,}/{max(differences.count, differences.cursor + 1):,}"
-            lock = "locked at the op · " if self.locked.lock is Lock.OPS else ""
+            lock = "locked at the op · " if is_at_op else ""
+            starts = ", ".join(
+                f"{side.letter} at {format_time(int(side.trace.start[side.selected]))}"
+                for side in self.sides
+                if side.selected >= 0
+            )
             text = describe_row(row, differences.by)
-            return f"{number} {what.get(row.status, 'matched')} · {lock}{text}{self._describe_places()}"
-        return self._describe_lock()
-
-    def _describe_places(self) -> str:
-        """Describe where the selected events of both sides begin, in the times of their traces."""
-        starts = [
-            f"{side.letter} at {format_time(int(side.trace.start[side.selected]))}"
-            for side in self.sides
-            if side.selected >= 0
-        ]
-        return f" · {', '.join(starts)}" if starts else ""
+            return f"{number} {what.get(row.status, 'matched')} · {lock}{text}{f' · {starts}' if starts else ''}"
+        if self.comparison is None:
+            return ""
+        if is_at_op:
+            return "locked at the op"
+        sides = self.comparison.a.side, self.comparison.b.side
+        numbers = [f"#{side.steps[self.locked.step].number}" if side.steps else "start" for side in sides]
+        return f"locked at {'step ' if sides[0].steps or sides[1].steps else ''}{' | '.join(numbers)}"
 
     def _list_next_keys(self) -> list[tuple[str, str]]:
         """List (key, label) of the keys that lead on from the part that has the keys."""
@@ -312,15 +307,6 @@ class DiffScreen(SearchScreen):
         if not letters:
             return [("n", "the next one"), ("b", "by op, kernel, …")]
         return [("enter", f"fit {' and '.join(letters)}"), ("i", f"explorer of {letters[-1]}"), ("n", "the next one")]
-
-    def _describe_lock(self) -> str:
-        if self.comparison is None:
-            return ""
-        if self.locked.lock is Lock.OPS:
-            return "locked at the op"
-        sides = self.comparison.a.side, self.comparison.b.side
-        numbers = [f"#{side.steps[self.locked.step].number}" if side.steps else "start" for side in sides]
-        return f"locked at {'step ' if sides[0].steps or sides[1].steps else ''}{' | '.join(numbers)}"
 
     def on_panel_picked(self, message: PanelPicked) -> None:
         self._set_part(message.panel)
@@ -357,20 +343,15 @@ class DiffScreen(SearchScreen):
 
     def _remember_view(self) -> None:
         selected = self.sides[0].selected, self.sides[1].selected
-        self._previous.append(ShownView(self.locked, selected, self.differences.cursor))
+        self._previous.append((self.locked, selected, self.differences.cursor))
 
     def action_zoom(self, steps: int) -> None:
-        self._move_view(lambda view: view.zoom(steps, self._find_anchor()), LARGEST_ZOOM if steps > 0 else WHOLE)
-
-    def _find_anchor(self) -> int | None:
-        """Return the distance around which keys zoom: the middle of the selection on screen, None: of the screen."""
+        """Zoom around the middle of the selection where that is on screen, else of the screen."""
         view = self.locked.view
-        for side in self.sides:
-            for number, start, end in side.list_range():
-                middle = (start + end) // 2 - self.locked.references[number]
-                if view.t0 <= middle < view.t1:
-                    return middle
-        return None
+        ranges = [each for side in self.sides for each in side.list_range()]
+        middles = [(start + end) // 2 - self.locked.references[side] for side, start, end in ranges]
+        anchor = next((middle for middle in middles if view.t0 <= middle < view.t1), None)
+        self._move_view(lambda locked: locked.zoom(steps, anchor), LARGEST_ZOOM if steps > 0 else WHOLE)
 
     def action_pan(self, tenths: int) -> None:
         self._move_view(lambda view: view.pan(tenths), f"the {'end' if tenths > 0 else 'start'} of both traces")
@@ -399,9 +380,9 @@ class DiffScreen(SearchScreen):
         if not self._previous:
             self._refresh_widgets("no earlier view")
             return
-        shown = self._previous.pop()
-        self.locked, self.differences.cursor = shown.view, min(shown.cursor, len(self.differences.rows) - 1)
-        for side, event in zip(self.sides, shown.selected, strict=True):
+        self.locked, selected, cursor = self._previous.pop()
+        self.differences.cursor = min(cursor, len(self.differences.rows) - 1)
+        for side, event in zip(self.sides, selected, strict=True):
             side.select(event)
         self._rows.show_rows()
         self._refresh_widgets()
@@ -410,16 +391,17 @@ class DiffScreen(SearchScreen):
         """Align both sides at the selected op, or at the step's start again; A stays where it is."""
         if self._lacks_sides():
             return
+        references, lock = self._find_op_references(), Lock.OPS
         if self.locked.lock is Lock.OPS:
+            references, lock = self._starts[self.locked.step], Lock.STEPS
+        if references is not None:
             self._remember_view()
-            self.locked = self.locked.lock_at(self._starts[self.locked.step], Lock.STEPS)
+            self.locked = self.locked.lock_at(references, lock)
             self._refresh_widgets()
-        elif (references := self._find_op_references()) is None:
-            self._refresh_widgets(self._explain_no_op())
+        elif selected := [side.letter for side in self.sides if side.selected >= 0]:
+            self._refresh_widgets(f"this is only in {selected[0]}: there is nothing to align it with")
         else:
-            self._remember_view()
-            self.locked = self.locked.lock_at(references, Lock.OPS)
-            self._refresh_widgets()
+            self._refresh_widgets("select an op first: n goes to the largest difference; a click selects")
 
     def _find_op_references(self) -> tuple[int, int] | None:
         """Return the starts of the selected events; None where one side has none."""
@@ -427,12 +409,6 @@ class DiffScreen(SearchScreen):
         if a.selected < 0 or b.selected < 0:
             return None
         return int(a.trace.start[a.selected]), int(b.trace.start[b.selected])
-
-    def _explain_no_op(self) -> str:
-        selected = [side.letter for side in self.sides if side.selected >= 0]
-        if selected:
-            return f"this is only in {selected[0]}: there is nothing to align it with"
-        return "select an op first: n goes to the largest difference; a click selects"
 
     # -- differences ---------------------------------------------------------------------------------------
 
@@ -453,9 +429,11 @@ class DiffScreen(SearchScreen):
             self._refresh_widgets("no differences")
         return False
 
-    def action_difference(self, distance: int) -> None:
+    def action_difference(self, distance: int, from_first: bool = False) -> None:
         if self._has_rows():
             self._remember_view()
+            if from_first:
+                self.differences.cursor = -1
             self.differences.move(distance)
             self._set_part(ROWS)
             self._show_current()
@@ -466,12 +444,8 @@ class DiffScreen(SearchScreen):
             return
         if number > self.differences.count:
             self._refresh_widgets(f"there are only {self.differences.count:,} differences")
-            return
-        self._remember_view()
-        self.differences.cursor = -1
-        self.differences.move(number)
-        self._set_part(ROWS)
-        self._show_current()
+        else:
+            self.action_difference(number, from_first=True)
 
     def _show_current(self, fit: bool = False) -> None:
         """Select the events of the row under the cursor on both sides, and reveal or fit them."""
@@ -622,8 +596,7 @@ class DiffScreen(SearchScreen):
         else:
             self._refresh_widgets("nothing to copy: n selects the largest difference")
             return
-        self.app.copy_to_clipboard(text)
-        self._refresh_widgets(format_copy_message(label))
+        self.copy_text(text, label)
 
     def action_back(self) -> None:
         if self._is_enlarged:
@@ -705,14 +678,9 @@ def create_diff_screen(asked: CompareAsked, other: Trace, opener: TraceOpener | 
         ComparedInput(trace, whole, format_label(label, whole, trace), selection)
         for trace, whole, label, selection in zip(traces, wholes, labels, request.steps, strict=True)
     ]
-    if inputs[0].label == inputs[1].label:
-        inputs = [replace(each, label=_add_steps(each)) for each in inputs]
+    if inputs[0].label == inputs[1].label:  # the same trace: its steps tell the sides apart
+        for index, side in enumerate(inputs):
+            if (numbers := side.selection.numbers) is not None:
+                last = f"..{numbers[1]}" if numbers[1] != numbers[0] else ""
+                inputs[index] = replace(side, label=f"{side.label} #{numbers[0]}{last}")
     return DiffScreen(inputs[0], inputs[1], request.ranks, opener, problem)
-
-
-def _add_steps(side: ComparedInput) -> str:
-    """Add the steps that were asked for to a label, where the trace is the same on both sides."""
-    numbers = side.selection.numbers
-    if numbers is None:
-        return side.label
-    return f"{side.label} #{numbers[0]}" + (f"..{numbers[1]}" if numbers[1] != numbers[0] else "")

@@ -128,7 +128,7 @@ class StepLine(Ruler):
         room = cells - cell_len(mark)
         name = truncate(f" {keep_end(self._label, room - 3)}", max(room - 2, 0)) + mark
         runs = [
-            (f" {self._letter}", palette.active if self._has_keys else palette.heading),
+            (f" {self._letter}", palette.active if self._has_keys else palette.strong),
             (name.ljust(max(cells - 2, 0)), palette.active if self._has_keys else palette.text),
             ("│", palette.line),
         ]
@@ -187,9 +187,6 @@ class SideLanes(Vertical):
     def set_matches(self, matches: EventMatches) -> None:
         self.matches = matches
         self.timeline.show_statuses(matches.status)
-
-    def set_gutter_width(self, width: int) -> None:
-        self.lane_labels.styles.width = width
 
     # -- mouse ---------------------------------------------------------------------------------------------
 

@@ -213,8 +213,9 @@ class ExplorerScreen(GuardedScreen[None]):
         self._lanes_area.update_widgets()
         self._panel_controller.update_panels()
         line = message or self._default_status()
+        hint = "space opens a rank" if self.view_state.lane < 0 and self.view_state.lane_view.has_folded_rank else ""
         self._status.show_message(
-            line or self._data_loss_line or self._rank_hint(), is_warning=not line and bool(self._data_loss_line)
+            line or self._data_loss_line or hint, is_warning=not line and bool(self._data_loss_line)
         )
 
     def show_position(self, text: str) -> str:
@@ -234,10 +235,6 @@ class ExplorerScreen(GuardedScreen[None]):
             event = self.trace.event(state.selected)
             return f"{event.name} · {format_duration(event.duration)}"
         return ""
-
-    def _rank_hint(self) -> str:
-        """Return how to open a rank, for the first screen of ranks that do not fit."""
-        return "space opens a rank" if self.view_state.lane < 0 and self.view_state.lane_view.has_folded_rank else ""
 
     @on(WorkResult)
     def _pass_result(self, result: WorkResult) -> None:
@@ -260,13 +257,11 @@ class ExplorerScreen(GuardedScreen[None]):
             self._panel_controller.release_evidence()
             self._apply_layout()
 
-    def watch_panel_size(self, _size: PanelSize) -> None:
+    def watch_panel_size(self) -> None:
         if self.is_mounted:
             self._apply_layout()
 
-    def watch_reserved_lines(self, _lines: int) -> None:
-        if self.is_mounted:
-            self._apply_layout()
+    watch_reserved_lines = watch_panel_size
 
     def is_panel_open(self, name: str) -> bool:
         """Return whether a panel is the active one."""

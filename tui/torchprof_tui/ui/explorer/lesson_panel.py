@@ -85,13 +85,9 @@ class LessonDriver:
         for line in self.explorer.query(VerdictLine):
             line.visible = is_shown
 
-    @property
-    def is_over(self) -> bool:
-        return self.explorer not in self.app.screen_stack
-
     async def _look(self) -> None:
         """Show the panel on the current screen, and explain once the evidence is there."""
-        if self.is_over:
+        if self.explorer not in self.app.screen_stack:
             self.end()
             return
         screen = self.app.screen
@@ -211,14 +207,12 @@ class LessonPanel(TextPanel):
             return [*wrap_text(text, width, style), self._hint()]
         case = lesson.case
         if lesson.phase is Phase.DONE:
-            heading: list[TextRun] = [
-                (clean(case.title), palette.heading),
-                (f"  {lesson.describe_end()}", palette.strong),
-            ]
+            end = f"  {lesson.describe_end()}"
+            heading: list[TextRun] = [(clean(case.title), palette.strong), (end, palette.strong)]
             own = wrap_text(f"Now in your trace: {clean(lesson.evidence.fill(case.own))}", width, palette.text)
             return [heading, *own, self._hint("enter", "other cases")]
         place = f"{lesson.index + 1}/{len(case.questions)} "
-        heading = [(place, palette.muted), (clean(case.title), palette.heading)]
+        heading = [(place, palette.muted), (clean(case.title), palette.strong)]
         return [heading, *self._build_question(lesson, width)]
 
     def _build_question(self, lesson: Lesson, width: int) -> Lines:
@@ -230,10 +224,7 @@ class LessonPanel(TextPanel):
             for number, choice in enumerate(question.choices, 1):
                 lines += wrap_text(f" {number}  {clean(choice)}", width, palette.text, "    ")
             if question.choices:
-                return [
-                    *lines,
-                    self._hint(f"1-{len(question.choices)}", "what you expect", "G", "show me"),
-                ]
+                return [*lines, self._hint(f"1-{len(question.choices)}", "what you expect", "G", "show me")]
             lines.append([(" your number: ", palette.text), (f"{lesson.typed}_", palette.cursor)])
             return [*lines, self._hint("0-9 .", "type it", "enter", "that is it", "G", "show me")]
         if lesson.phase is Phase.LOOK:
@@ -280,25 +271,21 @@ class LessonPanel(TextPanel):
         self._driver.show()
 
     async def action_go_on(self) -> None:
-        lesson = self._driver.lesson
+        driver = self._driver
+        lesson = driver.lesson
         if lesson is None:
             return
-        if lesson.phase is Phase.DONE:
-            await self._list_cases()
+        if lesson.phase is Phase.DONE:  # list the cases
+            while self.app.screen is not driver.explorer:
+                await self.app.pop_screen()
+            driver.end()
+            await driver.explorer.action_child("learn")
+            self.app.screen.finished = lesson.case.id  # type: ignore[attr-defined]  # it is not mounted yet
             return
         if lesson.phase is Phase.LOOK:
-            self._driver.take_there()
+            driver.take_there()
         lesson.go_on()
-        self._driver.show()
-
-    async def _list_cases(self) -> None:
-        driver = self._driver
-        while self.app.screen is not driver.explorer:
-            await self.app.pop_screen()
-        driver.end()
-        await driver.explorer.action_child("learn")
-        if driver.lesson is not None:
-            self.app.screen.finished = driver.lesson.case.id  # type: ignore[attr-defined]  # it is not mounted yet
+        driver.show()
 
     def action_leave(self) -> None:
         self._driver.end()

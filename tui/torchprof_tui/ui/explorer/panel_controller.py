@@ -53,8 +53,9 @@ class PanelController:
         self._view_state, self._trace = view_state, trace
         self._timeline, self._gutter = timeline, gutter
         queries = BackgroundQueries(trace, gpu_busy, screen.post_message)
+        worker = DebouncedWorker(screen)
         context = PanelContext(
-            view_state, timeline, queries, DebouncedWorker(screen), self._show_panel, self._leave_panel
+            view_state, timeline, queries, worker, lambda name: self.dock.show_panel(name), self._leave_panel
         )
         self.measure_regime = queries.measure_regime
         self.chain_panel = ChainPanel(trace)
@@ -97,9 +98,6 @@ class PanelController:
     @property
     def active_panel(self) -> Panel:
         return self._panels[self.dock.active_name]
-
-    def _show_panel(self, name: str) -> None:
-        self.dock.show_panel(name)
 
     def _leave_panel(self, name: str) -> None:
         if self.dock.active_name == name:

@@ -68,24 +68,21 @@ class WhatIfController:
             label = shown.path.shares[self._panel.kind].label
             if label.startswith(KERNEL_PREFIX):
                 return f"class={label.removeprefix(KERNEL_PREFIX)}*0.5"
-            return {"input": "dataloader=0", "copy": "copies=0", "collective": "collectives=0"}.get(
-                label, "launch=graph"
-            )
+            remedies = {"input": "dataloader=0", "copy": "copies=0", "collective": "collectives=0"}
+            return remedies.get(label, "launch=graph")
         return "class=gemm*0.5"
 
     def ask(self, text: str, is_final: bool) -> None:
-        """Request the forecast of what is typed; `is_final`: it was submitted, and will be shown."""
-        step = self._find_step()
-        self._debounced_worker.submit("what-if", partial(self._read, step, text, is_final))
+        """Request the forecast of what is typed, for the step that the path is of, else for the one at the cursor.
 
-    def _find_step(self) -> int | None:
-        """Find the number of the step that the path is of, else of the one at the cursor; None for none."""
-        state = self._view_state
-        steps = state.current_steps()
-        shown = self._panel.shown
+        `is_final`: it was submitted, and will be shown.
+        """
+        state, shown = self._view_state, self._panel.shown
         time = state.cursor_time() if shown is None else (shown.path.window.start + shown.path.window.cpu_end) // 2
-        inside = [step.number for step in steps if step.start <= time < step.start + step.duration]
-        return inside[0] if inside and state.current_trace().steps else None
+        steps = state.current_steps() if state.current_trace().steps else []
+        inside = (step.number for step in steps if step.start <= time < step.start + step.duration)
+        step = next(inside, None)
+        self._debounced_worker.submit("what-if", partial(self._read, step, text, is_final))
 
     def _read(self, step: int | None, text: str, is_final: bool) -> WhatIfRead:
         """Predict; called on a worker thread."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
-from rich.style import Style
 from textual.strip import Strip
 
 from torchprof_tui.analysis.time.intervals import Intervals
@@ -70,13 +69,10 @@ class TitleLine(PaintedWidget):
             self._stage = stage
             self.repaint()
 
-    def _loading_sign(self) -> str:
-        """Return the sign that the trace is not complete, "" where it is."""
-        return f" · loading {self._stage}: {self._part} so far".replace(" :", ":") if self._part else ""
-
     def paint(self, y: int, width: int) -> Strip:
         palette = self.palette
-        busy, sign = "", self._loading_sign()
+        sign = f" · loading {self._stage}: {self._part} so far".replace(" :", ":") if self._part else ""
+        busy = ""
         if self._gpu_busy:
             share = f"{format_share(self._gpu_busy_share(*self._span))}{'' if sign else ' of trace'}"
             busy = f"GPU busy{self._device_limit_note} {self._busy_of_steps or share}"
@@ -151,37 +147,24 @@ def describe_clocks(ranks: Ranks) -> str:
         return f"clocks of {count} ranks not aligned"
     errors = [rank.clock.error for rank in ranks.all if rank.clock.error is not None]
     within = f" ±{format_duration(max(errors))}" if errors else ""
-    return f"clocks by {worst.value}{within}{_describe_unmeasured(ranks)}"
-
-
-def _describe_unmeasured(ranks: Ranks) -> str:
-    """Name the ranks without a matched collective, whose clock error was not measured; "" for none."""
-    numbers = [rank.number for rank in ranks.unmeasured_ranks]
-    if not numbers:
-        return ""
+    numbers = [rank.number for rank in ranks.unmeasured_ranks]  # without a matched collective
     label = f"rank {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} ranks"
-    return f" ({label}: not measured)"
+    return f"clocks by {worst.value}{within}{f' ({label}: not measured)' if numbers else ''}"
 
 
 class VerdictLine(PaintedWidget):
     """Show the verdict; empty until `set_verdict` is called."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._verdict: Verdict | None = None
-        self._rank_prefix = ""
-
-    @property
-    def verdict(self) -> Verdict | None:
-        return self._verdict
+    verdict: Verdict | None = None
+    _rank_prefix = ""
 
     def set_verdict(self, verdict: Verdict, rank_label: str = "") -> None:
         """Show a verdict. `rank_label`: its rank, where there are several, or the part of the trace that it is of."""
-        self._verdict, self._rank_prefix = verdict, f"{rank_label}: " if rank_label else ""
+        self.verdict, self._rank_prefix = verdict, f"{rank_label}: " if rank_label else ""
         self.repaint()
 
     def paint(self, y: int, width: int) -> Strip:
-        palette, verdict = self.palette, self._verdict
+        palette, verdict = self.palette, self.verdict
         if verdict is None:
             return build_strip([], width, palette.text)
         lines = self._wrap_lines(width - 2)
@@ -192,22 +175,18 @@ class VerdictLine(PaintedWidget):
             text = truncate(" ".join(lines[y:]), width - 2)
         regime = "" if verdict.busy is None or y else f"{self._rank_prefix}{verdict.regime.value}"
         rest_style = palette.muted if verdict.busy is None else palette.text
-        runs: list[TextRun] = [(" ", palette.text), (regime, self._regime_style()), (text[len(regime) :], rest_style)]
+        style = palette.warning if verdict.is_problem else palette.strong  # red only where it is a problem
+        runs: list[TextRun] = [(" ", palette.text), (regime, style), (text[len(regime) :], rest_style)]
         return build_strip(runs, width, palette.text)
-
-    def _regime_style(self) -> Style:
-        """Return the style of the regime: red only where it is a problem."""
-        is_problem = self._verdict is not None and self._verdict.is_problem
-        return self.palette.warning if is_problem else self.palette.strong
 
     @property
     def shows_all(self) -> bool:
         """Whether the whole text is on screen."""
-        return self._verdict is not None and len(self._wrap_lines(self.size.width - 2)) <= self.size.height
+        return self.verdict is not None and len(self._wrap_lines(self.size.width - 2)) <= self.size.height
 
     def _wrap_lines(self, width: int) -> list[str]:
         """Wrap the rank, the regime and what to do first."""
-        assert self._verdict is not None
-        regime = "" if self._verdict.busy is None else f"{self._verdict.regime.value} · "
-        wrapped = wrap_text(clean(f"{self._rank_prefix}{regime}{self._verdict.first}"), width, self.palette.text)
+        assert self.verdict is not None
+        regime = "" if self.verdict.busy is None else f"{self.verdict.regime.value} · "
+        wrapped = wrap_text(clean(f"{self._rank_prefix}{regime}{self.verdict.first}"), width, self.palette.text)
         return ["".join(text for text, _ in runs) for runs in wrapped]

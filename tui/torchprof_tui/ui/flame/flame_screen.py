@@ -231,14 +231,12 @@ class FlameScreen(SearchScreen):
         """Zoom into a frame or a rest; a frame that fills the width, or has none below, is shown on the lanes."""
         if (found := self._find_box()) is None:
             return
-        tree, box = found
-        zoom = self.icicle.zoom
-        if box.merged:
-            self._change_zoom(Zoom(int(tree.parent[box.node]), box.node), box.node)
-        elif zoom == Zoom(box.node) or (box.node and box.last == box.node + 1):
+        box = found[1]
+        is_innermost = box.node and box.last == box.node + 1
+        if not box.merged and (self.icicle.zoom == Zoom(box.node) or is_innermost):
             self.action_show()
         else:
-            self._change_zoom(Zoom(box.node), box.node)
+            self.action_zoom(1)
 
     def action_zoom(self, direction: int) -> None:
         """Zoom into a frame or a rest (1), or out to the caller of the frames that fill the width (-1)."""
@@ -250,9 +248,8 @@ class FlameScreen(SearchScreen):
             if zoom == Zoom(box.node) and not box.merged:
                 self._status.show_message("this frame fills the width: enter shows it on the lanes")
             else:
-                self._change_zoom(
-                    Zoom(int(tree.parent[box.node]), box.node) if box.merged else Zoom(box.node), box.node
-                )
+                target = Zoom(int(tree.parent[box.node]), box.node) if box.merged else Zoom(box.node)
+                self._change_zoom(target, box.node)
         elif zoom == Zoom():
             self._status.show_message("all frames are shown already")
         else:
@@ -388,10 +385,8 @@ class FlameScreen(SearchScreen):
             self._status.show_message("several frames: enter zooms into them")
             return
         if everything:
-            text, label = (
-                "".join(f"{tree.label(node)}\n" for node in tree.list_path(box.node)),
-                "the path of this frame",
-            )
+            text = "".join(f"{tree.label(node)}\n" for node in tree.list_path(box.node))
+            label = "the path of this frame"
         else:
             text = label = tree.label(box.node)
         self.copy_text(text, label)

@@ -48,12 +48,8 @@ def search_frames(tree: FlameTree, shown_names: dict[int, str], text: str) -> Fr
     mask: Bool = np.array(hits, np.bool_)[inverse.reshape(-1)]
     mask[0] = False  # the root is no frame
     nodes = np.flatnonzero(mask)
-    return FrameMatches(text, mask, nodes, _sum_outermost(tree, nodes))
-
-
-def _sum_outermost(tree: FlameTree, nodes: I64) -> int:
-    """Sum the time of nodes that are not below another one of them. `nodes` ascending, so in preorder."""
+    # The time of matches below another match is part of that one's; in preorder these follow it.
     ends = np.maximum.accumulate(nodes + tree.size[nodes]) if len(nodes) else nodes
     covered = np.zeros(len(nodes), np.bool_)
     covered[1:] = nodes[1:] < ends[:-1]
-    return int(tree.total_ns[nodes[~covered]].sum())
+    return FrameMatches(text, mask, nodes, int(tree.total_ns[nodes[~covered]].sum()))

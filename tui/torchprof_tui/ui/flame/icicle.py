@@ -206,22 +206,20 @@ class Icicle(PaintedWidget):
         return build_strip(runs, width, blank)
 
     def _paint_box(self, box: Box, selected: bool) -> TextRun:
+        assert self.flame is not None
         if box.merged:
             text = f"{REST_MARK}{box.merged:,} more" if box.width > 8 + len(str(box.merged)) else ""
             mark = "▶" if selected and not text else ""
             return (mark + text).ljust(box.width, REST_MARK), self._select_style(box, selected)
-        text = self._fit_name(box.node, box.width - 1)
+        name, width = int(self.flame.name[box.node]), box.width - 1
+        if width < 2:
+            text = ""
+        elif int(self.flame.kind[box.node]) in GPU_WORK and name in self._labels:
+            text = truncate(self._labels[name], width)
+        else:
+            text = self._names.fit_name(name, width)
         text = ("▶" if selected else "▏") + text
         return text + " " * (box.width - cell_len(text)), self._select_style(box, selected)
-
-    def _fit_name(self, node: int, width: int) -> str:
-        assert self.flame is not None
-        index = int(self.flame.name[node])
-        if width < 2:
-            return ""
-        if int(self.flame.kind[node]) in GPU_WORK and index in self._labels:
-            return truncate(self._labels[index], width)
-        return self._names.fit_name(index, width)
 
     def _select_style(self, box: Box, selected: bool) -> Style:
         assert self.flame is not None
@@ -271,15 +269,18 @@ class FrameLines(PaintedWidget):
 
     DEFAULT_CSS = "FrameLines { height: 2; }"
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._frame_name = ("", "")  # full, short
-        self._numbers = ""
-        self._has_legend = False
+    _frame_name = ("", "")  # full, short
+    _numbers = ""
+    _has_legend = False
 
     def show_box(self, tree: FlameTree | None, box: Box | None, name: tuple[str, str]) -> None:
         """Show a box, whose node has the names (full, short)."""
-        lines = (("", ""), "") if tree is None or box is None else (_name_box(box, name), describe_box(tree, box))
+        lines = ("", ""), ""
+        if tree is not None and box is not None:
+            if box.merged:
+                frames = "1 frame" if box.merged == 1 else f"{box.merged:,} frames"
+                name = (f"{frames} too narrow to draw",) * 2
+            lines = name, describe_box(tree, box)
         has_legend = tree is not None and bool((tree.kind == Kind.PYTHON).any())
         if (*lines, has_legend) != (self._frame_name, self._numbers, self._has_legend):
             (self._frame_name, self._numbers), self._has_legend = lines, has_legend
@@ -309,11 +310,3 @@ def describe_box(tree: FlameTree, box: Box) -> str:
     own_text = f" · self {format_duration(own)}, {format_share(own / tree.total)}" if 0 < own < box.total_ns else ""
     calls = f" · {count:,} {'event' if count == 1 else 'events'}" if count else ""
     return f"{total}{own_text}{calls}"
-
-
-def _name_box(box: Box, name: tuple[str, str]) -> tuple[str, str]:
-    if not box.merged:
-        return name
-    frames = "1 frame" if box.merged == 1 else f"{box.merged:,} frames"
-    text = f"{frames} too narrow to draw"
-    return text, text

@@ -88,7 +88,12 @@ def lay_out(tree: FlameTree, zoom: Zoom, width: int) -> IcicleLayout:
         return IcicleLayout(zoom, rows[:1])
     if zoom.first_child >= 0:
         rows[-1] = [replace(rows[-1][0], above_zoom=True)]
-        level = _lay_out_rest(tree, zoom, width)
+        # the children from the first one on, which gets READABLE_CELLS at least
+        first, parent = zoom.first_child, zoom.node
+        left = int(tree.total_ns[parent]) - int(tree.value_ns[parent])
+        span = left - (int(tree.offset_ns[first]) - int(tree.offset_ns[parent]))
+        span = min(span, int(tree.total_ns[first]) * max(width // READABLE_CELLS, 1))
+        level = _divide(tree, parent, first, span, 0, width)
     else:
         level = _lay_out_children(tree, rows[-1][0])
     while level:
@@ -101,17 +106,11 @@ def _lay_out_children(tree: FlameTree, box: Box) -> list[Box]:
     return _divide(tree, box.node, box.node + 1, box.total_ns, box.x, box.width)
 
 
-def _lay_out_rest(tree: FlameTree, zoom: Zoom, width: int) -> list[Box]:
-    """Lay out the children from the first one of a zoom on, which gets READABLE_CELLS at least."""
-    first, parent = zoom.first_child, zoom.node
-    left = int(tree.total_ns[parent]) - int(tree.value_ns[parent])
-    span = left - (int(tree.offset_ns[first]) - int(tree.offset_ns[parent]))
-    span = min(span, int(tree.total_ns[first]) * max(width // READABLE_CELLS, 1))
-    return _divide(tree, parent, first, span, 0, width)
-
-
 def _divide(tree: FlameTree, parent: int, first: int, span: int, x: int, width: int) -> list[Box]:
-    """Divide `width` cells from `x` on, which stand for `span` ns, among the children of `parent` from `first` on."""
+    """Divide `width` cells from `x` on, which stand for `span` ns, among the children of `parent` from `first` on.
+
+    The narrow ones at the end are merged into a rest of one cell or more.
+    """
     end = parent + int(tree.size[parent])
     boxes: list[Box] = []
     child, before = first, 0
@@ -125,14 +124,7 @@ def _divide(tree: FlameTree, parent: int, first: int, span: int, x: int, width: 
         before += total
     if child >= end:
         return boxes
-    return _add_rest(tree, boxes, child, (x, x + before * width // span, x + width), span, end)
-
-
-def _add_rest(
-    tree: FlameTree, boxes: list[Box], child: int, cells: tuple[int, int, int], span: int, end: int
-) -> list[Box]:
-    """Merge the children from `child` on into a rest of one cell or more. `cells`: start, first free one, end."""
-    start, left, stop = cells
+    left, stop = x + before * width // span, x + width
     if left >= stop:  # all cells are taken: the narrowest frame gives one up, or is merged too
         last = boxes.pop()
         left = stop - 1
@@ -144,5 +136,5 @@ def _add_rest(
     while node < end:
         merged, total = merged + 1, total + int(tree.total_ns[node])
         node += int(tree.size[node])
-    width = min(max(total * (stop - start) // max(span, 1), 1), stop - left)
+    width = min(max(total * width // max(span, 1), 1), stop - left)
     return [*boxes, Box(left, width, child, end, merged, total)]

@@ -21,7 +21,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, U16, Array, Bool
+from torchprof_tui.trace.core.arrays import F64, I32, U8, U16, Array, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.cells import Cells
@@ -55,10 +55,6 @@ class PathCells:
 
     touched: Bool
     own: Bool
-
-    def select_lines(self, rows: I64) -> PathCells:
-        """Return the cells of some of the lines."""
-        return PathCells(self.touched[rows], self.own[rows])
 
 
 @dataclass(frozen=True)

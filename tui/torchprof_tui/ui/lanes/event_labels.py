@@ -83,7 +83,13 @@ class GapLabels:
             width = last - first + 1
             if lane is None or width < MIN_LABEL_CELLS:
                 continue
-            text = self._format_label(gap, width)
+            text = gaps.cause_label(gap)
+            line = self._lines.get((int(gaps.device[gap]), int(gaps.start[gap])), "")
+            room = width - len(text) - len(_SEPARATOR) - 2
+            if line and room >= min(MIN_LINE_CELLS, len(line)) and cell_len(line) == len(line):
+                text = f"{text}{_SEPARATOR}{truncate(line, room)}"
+            if width >= len(text) + 2:
+                text = f"‹{text}›"
             if len(text) > width:
                 continue
             column = first + (width - len(text)) // 2
@@ -91,15 +97,6 @@ class GapLabels:
                 (column + k, character) for k, character in enumerate(text)
             )
         return characters
-
-    def _format_label(self, gap: int, width: int) -> str:
-        """Format the cause of a gap, and its line if `width` cells hold both; one cell a character."""
-        text = self._gaps.cause_label(gap)
-        line = self._lines.get((int(self._gaps.device[gap]), int(self._gaps.start[gap])), "")
-        room = width - len(text) - len(_SEPARATOR) - 2
-        if line and room >= min(MIN_LINE_CELLS, len(line)) and cell_len(line) == len(line):
-            text = f"{text}{_SEPARATOR}{truncate(line, room)}"
-        return f"‹{text}›" if width >= len(text) + 2 else text
 
     def _find_wide_gaps(self, viewport: Viewport) -> list[int]:
         """Return the gaps on screen that are at least MIN_LABEL_CELLS wide, by device and time.

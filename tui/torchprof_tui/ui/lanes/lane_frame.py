@@ -123,12 +123,9 @@ def _merge_rows(part: Cells, content: LineContent) -> Cells:
     if len(part.event) == 1:
         return part
     if not len(part.event):
-        return _empty_cells(part.event.shape[1])
+        shape = 1, part.event.shape[1]
+        return Cells(np.full(shape, -1, np.int32), np.zeros(shape, np.float32), np.zeros(shape, np.int32))
     return (merge_busiest if content is LineContent.RANK else merge_deepest)(part)
-
-
-def _empty_cells(width: int) -> Cells:
-    return Cells(np.full((1, width), -1, np.int32), np.zeros((1, width), np.float32), np.zeros((1, width), np.int32))
 
 
 def list_rows(trace: Trace, line: ScreenLine) -> Sequence[int]:

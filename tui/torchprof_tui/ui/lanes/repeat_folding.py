@@ -24,8 +24,7 @@ UNFOLDED = "all repeats are shown again"
 class RepeatFolding:
     """Hold the fold of an explorer; `fold` is None while nothing is folded."""
 
-    def __init__(self) -> None:
-        self.fold: RepeatFold | None = None
+    fold: RepeatFold | None = None
 
     @property
     def seams(self) -> Sequence[Seam]:

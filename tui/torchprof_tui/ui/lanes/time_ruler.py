@@ -76,12 +76,8 @@ class Ruler(TimeWheel):
         """Set what is shown. `gutter_width` in cells, `cursor` and `marked_range` in ns."""
         column = viewport.cell(cursor)
         if (viewport, gutter_width, marked_range) != (self._viewport, self._gutter_width, self._marked_range):
-            self._viewport, self._gutter_width, self._marked_range, self._cursor_column = (
-                viewport,
-                gutter_width,
-                marked_range,
-                column,
-            )
+            self._viewport, self._gutter_width, self._marked_range = viewport, gutter_width, marked_range
+            self._cursor_column = column
             self.repaint()
         else:
             self.move_cursor(cursor)

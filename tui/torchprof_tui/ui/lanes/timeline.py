@@ -237,10 +237,11 @@ class Timeline(TimeWheel):
             rows = np.array([frame.row_by_line[y] for y in with_events])
             cells = Cells(frame.cells.event[rows], frame.cells.busy[rows], frame.cells.count[rows])
             self._force_highlights(frame, with_events, cells)
+            path = self._path_cells
             decoration = replace(
                 self._decoration,
                 marked_cells=self._to_marked_cells(frame.viewport),
-                path=None if self._path_cells is None else self._path_cells.select_lines(rows),
+                path=None if path is None else PathCells(path.touched[rows], path.own[rows]),
             )
             styled = style_cells(self.trace, cells, frame.viewport.ns_per_cell, decoration)
             self.mark_cells(styled)
@@ -299,18 +300,17 @@ class Timeline(TimeWheel):
         """Return (column, glyph) of the link line, by screen line."""
         if self._link is None:
             return {}
-        launch, work = (self._locate_link_end(event, frame.viewport, height) for event in self._link)
+        ends: list[LinkEnd] = []
+        for event in self._link:
+            lane, row = int(self.trace.lane[event]), int(self.trace.row[event])
+            index = self._lane_lines.line_index(lane, row)
+            above = index is not None and 0 <= index < self._top
+            y = self._lane_lines.screen_line_index(lane, row, self._top, height)
+            ends.append(LinkEnd(frame.viewport.cell(int(self.trace.start[event])), y, above))
         cells: dict[int, list[tuple[int, str]]] = {}
-        for (y, x), glyph in route_link(launch, work, frame.occupied_cells(height), frame.rule_lines()).items():
+        for (y, x), glyph in route_link(*ends, frame.occupied_cells(height), frame.rule_lines()).items():
             cells.setdefault(y, []).append((x, glyph))
         return cells
-
-    def _locate_link_end(self, event: int, viewport: Viewport, height: int) -> LinkEnd:
-        lane, row = int(self.trace.lane[event]), int(self.trace.row[event])
-        index = self._lane_lines.line_index(lane, row)
-        above = index is not None and 0 <= index < self._top
-        y = self._lane_lines.screen_line_index(lane, row, self._top, height)
-        return LinkEnd(viewport.cell(int(self.trace.start[event])), y, above)
 
     def _paint_counter(self, line: ScreenLine, viewport: Viewport) -> Strip:
         """Paint a counter, scaled to its range in the whole trace and 0, so that panning does not rescale it."""

@@ -7,9 +7,10 @@ is decided in `selection_moves`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal, NamedTuple
 
 from torchprof_tui.analysis.repetition.repeat_fold import RepeatFold
 from torchprof_tui.analysis.repetition.step_list import list_steps
@@ -124,37 +125,23 @@ class RangeMark:
         return replace(self, live=False)
 
 
-@dataclass(frozen=True, slots=True)
-class StepNumber:
-    """The number N of ProfilerStep#N."""
+class GotoTarget(NamedTuple):
+    """A step (the N of ProfilerStep#N), a rank, or a time in ns from the trace's first event."""
 
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class RankNumber:
-    """The number N of "rank N"."""
-
-    number: int
+    kind: Literal["step", "rank", "time"]
+    value: int
 
 
-@dataclass(frozen=True, slots=True)
-class TimePoint:
-    """A time in ns from the trace's first event."""
-
-    time: int
-
-
-def parse_goto_target(text: str) -> StepNumber | RankNumber | TimePoint:
+def parse_goto_target(text: str) -> GotoTarget:
     """Parse a time, a step or a rank. Raises ValueError, with the accepted forms, for anything else."""
     target = text.strip().lower()
     rank = target.removeprefix("rank")
     if rank != target and (digits := rank.strip().removeprefix("#")).isdecimal():
-        return RankNumber(int(digits))
+        return GotoTarget("rank", int(digits))
     number = target.removeprefix("profiler").removeprefix("step").strip().removeprefix("#")
     if number != target and number.isdecimal():
-        return StepNumber(int(number))
-    return TimePoint(parse_time(target))
+        return GotoTarget("step", int(number))
+    return GotoTarget("time", parse_time(target))
 
 
 ZOOM_FACTOR = 0.75
@@ -380,17 +367,17 @@ class ViewState:
         if not text.strip():
             return ""
         try:
-            target = parse_goto_target(text)
+            kind, value = parse_goto_target(text)
         except ValueError as error:
             return str(error)
-        if isinstance(target, StepNumber):
-            return self._select_step(target.number)
-        if isinstance(target, RankNumber):
-            return self._open_rank_of_number(target.number)
+        if kind == "step":
+            return self._select_step(value)
+        if kind == "rank":
+            return self._open_rank_of_number(value)
         low, high = self.viewport.limits
-        self.pan_to(target.time)
-        self.pointer_time = min(max(target.time, low), high)
-        return "" if low <= target.time <= high else "that time is outside the trace"
+        self.pan_to(value)
+        self.pointer_time = min(max(value, low), high)
+        return "" if low <= value <= high else "that time is outside the trace"
 
     def list_places(self) -> list[tuple[str, str]]:
         """List (text, note) of the ranks, and of the steps of the current one, as `go_to` takes them."""
@@ -600,14 +587,9 @@ def transfer_state(part: ViewState, whole: ViewState) -> None:
     if not view.is_whole:
         all_of_it = Viewport.whole(whole.trace.span, view.width)
         whole.viewport = replace(all_of_it, t0=view.t0 + shift, t1=view.t1 + shift)
-    _keep_first_line(part, whole, lanes)
-
-
-def _keep_first_line(part: ViewState, whole: ViewState, lanes: Sequence[int]) -> None:
-    """Scroll so that the first visible line is the same."""
     whole.lane_view.height = part.lane_view.height
     body = part.lane_view.lane_lines.body
-    if 0 < part.lane_view.top < len(body):
+    if 0 < part.lane_view.top < len(body):  # the first visible line stays
         line = body[part.lane_view.top]
         index = whole.lane_view.lane_lines.line_index(lanes[line.lane], line.row) if lanes[line.lane] >= 0 else None
         whole.lane_view.top = 0 if index is None else max(index, 0)

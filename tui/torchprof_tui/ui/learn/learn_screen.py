@@ -58,27 +58,20 @@ class GuessText(TextPanel):
     def content(self, width: int) -> Lines:
         palette = self.palette
         if self._asked is None:
-            return [[("Learn", palette.heading)]]
+            return [[("Learn", palette.strong)]]
         t0, t1 = self._asked.start, self._asked.end
         title = f"{self._asked.label}: {format_duration(t1 - t0)} from {format_time(t0)}"
-        lines: Lines = [[("Guess, then look", palette.heading)], *wrap_text(title, width, palette.strong), []]
+        lines: Lines = [[("Guess, then look", palette.strong)], *wrap_text(title, width, palette.strong), []]
         if self._rows is None:
-            classes = ", ".join(
-                kernel_class.label for kernel_class in KernelClass if kernel_class is not KernelClass.OTHER
-            )
-            lines += wrap_text(
-                "Which kernels does the code in this range launch, and how many of each?", width, palette.text
-            )
-            lines += wrap_text(
-                "Classes, or parts of names, with or without a count, separated by commas.", width, palette.muted
-            )
+            classes = ", ".join(each.label for each in KernelClass if each is not KernelClass.OTHER)
+            question = "Which kernels does the code in this range launch, and how many of each?"
+            form = "Classes, or parts of names, with or without a count, separated by commas."
+            lines += wrap_text(question, width, palette.text) + wrap_text(form, width, palette.muted)
             return [*lines, [], *wrap_text(f"classes: {classes}", width, palette.muted)]
-        correct = sum(row.is_correct for row in self._rows)
         if not self._rows:
-            return [
-                *lines,
-                *wrap_text("No kernels were launched in this range, and none were expected.", width, palette.text),
-            ]
+            nothing = "No kernels were launched in this range, and none were expected."
+            return lines + wrap_text(nothing, width, palette.text)
+        correct = sum(row.is_correct for row in self._rows)
         lines += wrap_text(f"{correct} of {len(self._rows)} as expected; differences first.", width, palette.strong)
         lines.append([(f"   {'what':<18}{'expected':>9}{'launched':>9}{'time':>11}  heaviest of them", palette.muted)])
         lines += [self._format_row(row, width) for row in self._rows]

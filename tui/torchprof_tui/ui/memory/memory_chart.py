@@ -59,11 +59,9 @@ def _boundary_style(low: Style, high: Style | None, blank: Style) -> Style:
 class CurveChart(PaintedWidget):
     """A curve over time, right of `_gutter_width` cells. The first line names the peak; a click posts `JumpAsked`."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._viewport: Viewport | None = None
-        self._gutter_width = 0
-        self._cursor = 0
+    _viewport: Viewport | None = None
+    _gutter_width = 0
+    _cursor = 0
 
     def _mark_peak(self, size: str, time: int, view: Viewport) -> list[TextRun]:
         """Paint the mark of the peak above its cell, with its size, or the side on which it is off the screen."""
@@ -90,12 +88,10 @@ class MemoryChart(CurveChart):
 
     DEFAULT_CSS = "MemoryChart { height: 8; }"
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._shown: ShownDevice | None = None
-        self._levels = np.zeros((0, len(BANDS) + 1), np.int64)  # by cell: the upper edge of each band, in eighths
-        self._reserved_line = np.zeros(0, np.int64)
-        self._highest = 0
+    _shown: ShownDevice | None = None
+    _levels = np.zeros((0, len(BANDS) + 1), np.int64)  # by cell: the upper edge of each band, in eighths
+    _reserved_line = np.zeros(0, np.int64)
+    _highest = 0
 
     def show(self, shown: ShownDevice | None, viewport: Viewport, gutter_width: int, cursor: int) -> None:
         """Set what is shown; `cursor`: ns."""
@@ -143,25 +139,19 @@ class MemoryChart(CurveChart):
         shown, view, palette = self._shown, self._viewport, self.palette
         if shown is None or view is None or width <= self._gutter_width:
             return build_strip([], width, palette.text)
-        gutter = self._format_gutter(y).rjust(self._gutter_width - 2) + " "
-        runs: list[TextRun] = [(gutter, palette.muted), (CURSOR, palette.line)]
+        memory, rows = shown.history.memory, self.size.height - 1
+        gutter = {rows: "0 B"}
+        if rows >= 5:
+            gutter[1 + rows // 2] = format_value(self._highest * (rows - rows // 2) // rows, "bytes")
+        gutter |= {1: format_value(self._highest, "bytes"), 0: memory.label}
+        runs: list[TextRun] = [(gutter.get(y, "").rjust(self._gutter_width - 2) + " ", palette.muted)]
+        runs.append((CURSOR, palette.line))
         if y == 0:
-            memory = shown.history.memory
             size = f"peak {format_value(int(memory.allocated[memory.peak]), 'bytes')}"
             runs += self._mark_peak(size, int(memory.time[memory.peak]), view)
         else:
-            runs += self._paint_cells(self.size.height - 1 - y, view)
+            runs += self._paint_cells(rows - y, view)
         return build_strip(runs, width, palette.text)
-
-    def _format_gutter(self, y: int) -> str:
-        rows = self.size.height - 1
-        if self._shown is not None and y == 0:
-            return self._shown.history.memory.label
-        if y == 1:
-            return format_value(self._highest, "bytes")
-        if rows >= 5 and y == 1 + rows // 2:
-            return format_value(self._highest * (rows - rows // 2) // rows, "bytes")
-        return "0 B" if y == rows and rows > 1 else ""
 
     def _paint_cells(self, row: int, view: Viewport) -> list[TextRun]:
         """Paint a line of the columns; `row` counts from the bottom."""
@@ -224,12 +214,10 @@ class SnapshotChart(CurveChart):
 
     DEFAULT_CSS = "SnapshotChart { height: 8; }"
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._shown: ShownSnapshot | None = None
-        self._gutter_width = GUTTER
-        self._requested = np.zeros(0, np.int64)
-        self._reserved = np.zeros(0, np.int64)
+    _shown: ShownSnapshot | None = None
+    _gutter_width = GUTTER
+    _requested = np.zeros(0, np.int64)
+    _reserved = np.zeros(0, np.int64)
 
     def show(self, shown: ShownSnapshot | None, viewport: Viewport, cursor: int) -> None:
         """Set what is shown; `cursor`: ns from the first entry."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from functools import partial
 
 import numpy as np
@@ -21,7 +20,7 @@ from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common import keys
-from torchprof_tui.ui.common.child_screen import MAX_VIEWS, cycle
+from torchprof_tui.ui.common.child_screen import cycle
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_value
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, RowList, RowPicked, TextRun, build_strip
@@ -29,7 +28,7 @@ from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
 from torchprof_tui.ui.common.status_line import PromptSubmitted, StatusLine
 from torchprof_tui.ui.lanes.mouse_gestures import PanAsked, RangeDragged, ZoomAsked
 from torchprof_tui.ui.lanes.time_ruler import Ruler
-from torchprof_tui.ui.lanes.view_state import PAN_DIVISOR, WHOLE_TRACE, ZOOM_FACTOR, ViewState
+from torchprof_tui.ui.lanes.view_state import WHOLE_TRACE, ZOOM_FACTOR, ViewState
 from torchprof_tui.ui.memory.curve_screen import CurveScreen
 from torchprof_tui.ui.memory.lifetime_rows import (
     GROUP_HEADER,
@@ -61,19 +60,16 @@ NO_ROWS = "no allocation is alive here. esc: clear the filter; v: all on screen;
 class Legend(PaintedWidget):
     """Paint what each band of the curve holds at the cursor."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._sums: I64 = np.zeros(len(BANDS), np.int64)
-        self._has_lifetimes = True
+    _sums: I64 = np.zeros(len(BANDS), np.int64)
+    _has_lifetimes = True
 
     def show(self, sums: I64, has_lifetimes: bool) -> None:
         self._sums, self._has_lifetimes = sums, has_lifetimes
         self.repaint()
 
     def paint(self, y: int, width: int) -> Strip:
-        return build_strip(
-            format_legend(self.palette, self._sums, self._has_lifetimes, width), width, self.palette.text
-        )
+        runs = format_legend(self.palette, self._sums, self._has_lifetimes, width)
+        return build_strip(runs, width, self.palette.text)
 
 
 class GroupList(RowList):
@@ -94,6 +90,7 @@ class MemoryScreen(CurveScreen[ShownDevice]):
     BINDINGS = keys.MEMORY
     help_topic = "memory"
     NOUN, WHOLE, NOT_READ = "trace", WHOLE_TRACE, "nothing to see yet: the memory is being read"
+    MOVES_CURSOR = True
     CSS_PATH = "memory_screen.tcss"
 
     def __init__(self, view_state: ViewState, known: dict[int, MemoryRead]) -> None:
@@ -108,17 +105,16 @@ class MemoryScreen(CurveScreen[ShownDevice]):
         self._stacks: tuple[TraceStacks | None, ...] = ()  # by device, from a snapshot
         self._filter: FilterMade | None = None
         self._listed: tuple[object, ...] = ()  # what `_rows` were found for
-        self._rows: I64 = np.zeros(0, np.int64)
+        self._listed_rows: I64 = np.zeros(0, np.int64)
         self._builder: LifetimeRows | None = None
         self.state: StateRead | None = None
         self._ruler = Ruler(view_state.current_steps(), id="memory-ruler")
         self.chart = MemoryChart(id="memory-chart")
         self._legend = Legend(id="memory-legend")
-        self.lifetimes = RowList(self._build_lifetime, self._build_header, id="memory-lifetimes")
+        self.rows = self.lifetimes = RowList(self._build_lifetime, self._build_header, id="memory-lifetimes")
         self._tabs = PanelTabs([(by.value, by.value) for by in GroupBy])
         self.groups = GroupList(self._build_group, self._build_group_header, id="memory-groups")
         self._detail = StatusLine(id="memory-detail")
-        self._views: deque[tuple[Viewport, int]] = deque(maxlen=MAX_VIEWS)
 
     def compose(self) -> ComposeResult:
         yield from (self.chart, self._ruler, self._legend, self.lifetimes, self._tabs, self.groups)
@@ -200,7 +196,6 @@ class MemoryScreen(CurveScreen[ShownDevice]):
         self.refresh_view(reset=True)
 
     def refresh_view(self, reset: bool = False) -> None:
-        """Show the viewport and the cursor, and ask for what is alive there."""
         shown = self.device
         self._ruler.show_viewport(self.viewport, self.gutter_width, self.time, None)
         self.chart.show(shown, self.viewport, self.gutter_width, self.time)
@@ -219,27 +214,23 @@ class MemoryScreen(CurveScreen[ShownDevice]):
     @property
     def current_lifetime(self) -> int:
         """The allocation under the row cursor, -1 for none."""
-        return int(self._rows[self.lifetimes.cursor]) if len(self._rows) else -1
+        return int(self._listed_rows[self.lifetimes.cursor]) if len(self._listed_rows) else -1
 
     def _list_lifetimes(self, shown: ShownDevice, current: int) -> None:
         """List the allocations on screen or alive at the cursor, the largest first; the row cursor stays on its own."""
         scope = (self._number, self.only_alive, self.time if self.only_alive else 0, self.viewport, self._filter)
         if scope != self._listed:
             self._listed = scope
-            self._rows = self._find_rows(shown)
-        place = np.flatnonzero(self._rows == current)
+            if self.only_alive:
+                mask = shown.mask_alive(self.find_position(shown))
+            else:
+                mask = (shown.begin < self.viewport.t1) & (shown.end > self.viewport.t0)
+            if self._filter is not None:
+                mask = mask & self._filter.mask
+            self._listed_rows = np.asarray(shown.by_size[mask[shown.by_size]])
+        place = np.flatnonzero(self._listed_rows == current)
         self.lifetimes.empty_text = explain_missing_addresses(shown.history.memory) or NO_ROWS
-        self.lifetimes.set_row_count(len(self._rows), int(place[0]) if len(place) else 0)
-
-    def _find_rows(self, shown: ShownDevice) -> I64:
-        """Find the allocations to list, the largest first: int64[r]."""
-        if self.only_alive:
-            mask = shown.mask_alive(self.find_position(shown))
-        else:
-            mask = (shown.begin < self.viewport.t1) & (shown.end > self.viewport.t0)
-        if self._filter is not None:
-            mask = mask & self._filter.mask
-        return np.asarray(shown.by_size[mask[shown.by_size]])
+        self.lifetimes.set_row_count(len(self._listed_rows), int(place[0]) if len(place) else 0)
 
     def _select_lifetime(self, lifetime: int, move_cursor: bool) -> None:
         """Put the row cursor on an allocation, and the time cursor on its begin; the view moves where needed."""
@@ -249,7 +240,7 @@ class MemoryScreen(CurveScreen[ShownDevice]):
             self.time = max(int(shown.begin[lifetime]), self.viewport.limits[0])
             self.viewport = self.viewport.reveal(self.time, self.time + 1)
         self._list_lifetimes(shown, lifetime)
-        place = np.flatnonzero(self._rows == lifetime)
+        place = np.flatnonzero(self._listed_rows == lifetime)
         if len(place):
             self.lifetimes.move_to(int(place[0]))
         self.refresh_view()
@@ -279,28 +270,26 @@ class MemoryScreen(CurveScreen[ShownDevice]):
             return [(" memory", self.lifetimes.palette.muted)]
         which = "alive at the cursor" if self.only_alive else "on screen"
         found = "" if self._filter is None else f" with {self._filter.text!r}"
-        note = f" {len(self._rows):,} allocations {which}{found}"
+        note = f" {len(self._listed_rows):,} allocations {which}{found}"
         return [(build_lifetime_header(self.gutter_width, note), self.lifetimes.palette.muted)]
 
     def _build_lifetime(self, index: int, width: int, selected: bool) -> list[TextRun]:
         assert self._builder is not None
         palette = self.lifetimes.palette
-        return self._builder.build(int(self._rows[index]), width, selected, self.viewport, self.gutter_width, palette)
+        row = int(self._listed_rows[index])
+        return self._builder.build(row, width, selected, self.viewport, self.gutter_width, palette)
 
     def _build_group_header(self, width: int) -> list[TextRun]:
         palette = self.groups.palette
         if self.state is None:
             return [("", palette.muted)]
         empty = format_cells((*GROUP_HEADER, ""), width)
-        title = self._describe_state(self.state, max(width - cell_len(empty.rstrip()) - 2, 1))
+        state = self.state.state
+        title = f"at {format_duration(state.time)}: {format_value(state.allocated, 'bytes')} allocated"
+        got = "" if state.reserved == UNKNOWN_BYTES else f", {format_value(state.reserved, 'bytes')} reserved"
+        if cell_len(title + got) <= max(width - cell_len(empty.rstrip()) - 2, 1):
+            title += got
         return [(format_cells((*GROUP_HEADER, title), width), palette.muted)]
-
-    def _describe_state(self, read: StateRead, width: int) -> str:
-        """Describe the time of the cursor: what is allocated, and what is reserved where that fits."""
-        reserved = read.state.reserved
-        text = f"at {format_duration(read.state.time)}: {format_value(read.state.allocated, 'bytes')} allocated"
-        got = "" if reserved == UNKNOWN_BYTES else f", {format_value(reserved, 'bytes')} reserved"
-        return text + got if cell_len(text + got) <= width else text
 
     def _build_group(self, index: int, width: int, selected: bool) -> list[TextRun]:
         assert self.state is not None
@@ -309,26 +298,7 @@ class MemoryScreen(CurveScreen[ShownDevice]):
 
     # -- time ----------------------------------------------------------------------------------------------
 
-    def _show_view(self, viewport: Viewport, time: int, reason: str, is_jump: bool = False) -> None:
-        if self._get_device() is None:
-            return
-        if (viewport, time) == (self.viewport, self.time):
-            self._status.show_message(reason)
-            return
-        if is_jump:
-            self._views.append((self.viewport, self.time))
-        self.viewport, self.time = viewport, time
-        self._status.show_message("")
-        self.refresh_view()
-
-    def action_pan(self, tenths: int) -> None:
-        view = self.viewport.pan_cells(tenths * max(1, self.viewport.width // PAN_DIVISOR))
-        reason = WHOLE_TRACE if view.is_whole else f"the {'end' if tenths > 0 else 'start'} of the trace"
-        is_inside = view.t0 <= self.time < view.t1
-        time = self.time if is_inside or view == self.viewport else view.middle(view.width // 2)
-        self._show_view(view, time, reason)
-
-    def _find_peak_time(self) -> int:
+    def find_peak_time(self) -> int:
         shown = self.device
         return 0 if shown is None else int(shown.history.memory.time[shown.history.memory.peak])
 
@@ -368,17 +338,11 @@ class MemoryScreen(CurveScreen[ShownDevice]):
             self._status.show_message(NO_ALLOCATION)
         return self.current_lifetime
 
-    def action_move(self, rows: int) -> None:
-        if self._find_lifetime() < 0:
-            return
-        before = self.lifetimes.cursor
-        self.lifetimes.move_by(rows)
-        edge = "" if self.lifetimes.cursor != before else f"the {'first' if rows < 0 else 'last'} row"
-        self._status.show_message(edge)
-        self.request_state()
+    def has_row(self) -> bool:
+        return self._find_lifetime() >= 0
 
-    def action_page(self, pages: int) -> None:
-        self.action_move(pages * self.lifetimes.page_size)
+    def show_row(self) -> None:
+        self.request_state()
 
     def action_scroll(self, direction: int) -> None:
         if self._get_device() is None:
@@ -402,7 +366,7 @@ class MemoryScreen(CurveScreen[ShownDevice]):
         shown = self._get_device()
         if shown is None or (lifetime := self._find_lifetime()) < 0:
             return
-        by_time = np.sort(self._rows)
+        by_time = np.sort(self._listed_rows)
         place = int(np.searchsorted(by_time, lifetime)) + distance
         if not 0 <= place < len(by_time):
             self._status.show_message(f"the {'last' if distance > 0 else 'first'} of the listed allocations by time")
@@ -469,7 +433,7 @@ class MemoryScreen(CurveScreen[ShownDevice]):
         self._close_prompt()
         self._filter = message
         self.refresh_view()
-        count = len(self._rows)
+        count = len(self._listed_rows)
         self._status.show_message(f"{count:,} allocations with {message.text!r}", is_warning=not count)
 
     def _clear_filter(self) -> None:

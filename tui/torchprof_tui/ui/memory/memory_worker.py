@@ -131,6 +131,7 @@ def find_state(shown: ShownDevice, query: StateQuery, stacks: TraceStacks | None
 def describe_lifetime(shown: ShownDevice, lifetime: int, stacks: TraceStacks | None) -> str:
     """Describe one allocation in a line: size, op, what it is for, its time, its line, module and stack."""
     device = shown.history
+    frames = [] if stacks is None else stacks.format_frames(lifetime)  # innermost first
     row = np.array([lifetime], np.int64)
     labels = {}
     for by in (GroupBy.OP, GroupBy.LINE, GroupBy.MODULE):
@@ -147,15 +148,9 @@ def describe_lifetime(shown: ShownDevice, lifetime: int, stacks: TraceStacks | N
         f"until {'the end' if until is None else format_duration(until)}{held}",
         labels[GroupBy.LINE],
         labels[GroupBy.MODULE],
-        format_frames(stacks, lifetime),
+        f"stack: {' < '.join(map(clean, frames))}" if frames else "",
     ]
     return " · ".join(part for part in parts if part)
-
-
-def format_frames(stacks: TraceStacks | None, lifetime: int) -> str:
-    """Format the stack of an allocation, innermost first, from the snapshot; "" where it has none."""
-    frames = [] if stacks is None else stacks.format_frames(lifetime)
-    return f"stack: {' < '.join(map(clean, frames))}" if frames else ""
 
 
 def filter_lifetimes(shown: ShownDevice, number: int, text: str) -> FilterMade:

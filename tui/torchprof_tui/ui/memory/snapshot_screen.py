@@ -19,7 +19,6 @@ from torchprof_tui.ui.common.number_format import format_value
 from torchprof_tui.ui.common.painted_widget import RowList, RowPicked, TextRun
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
 from torchprof_tui.ui.common.status_line import StatusLine
-from torchprof_tui.ui.lanes.view_state import PAN_DIVISOR
 from torchprof_tui.ui.memory.curve_screen import CurveScreen
 from torchprof_tui.ui.memory.lifetime_rows import format_cells
 from torchprof_tui.ui.memory.memory_chart import GUTTER, SnapshotChart
@@ -81,7 +80,7 @@ class SnapshotScreen(CurveScreen[ShownSnapshot]):
 
     def on_resize(self, event: events.Resize) -> None:
         self._arrange(event.size)
-        self._refresh_view()
+        self.refresh_view()
 
     def _arrange(self, size: Size) -> None:
         has_curve = self.device is None or len(self.device.time) > 0
@@ -128,10 +127,9 @@ class SnapshotScreen(CurveScreen[ShownSnapshot]):
             f"{format_value(totals.largest_free, 'bytes')}"
         )
         self._arrange(self.app.size)
-        self._refresh_view()
+        self.refresh_view()
 
-    def _refresh_view(self) -> None:
-        """Show the viewport and the cursor, and ask for the rows there."""
+    def refresh_view(self) -> None:
         shown = self.device
         self.chart.show(shown, self.viewport, self.time)
         if shown is not None:
@@ -150,30 +148,27 @@ class SnapshotScreen(CurveScreen[ShownSnapshot]):
         self.read = message
         self.rows.empty_text = NOTHING.get(message.query.shown, "nothing is alive here")
         self.rows.set_row_count(len(message.rows), self.rows.cursor if is_same else 0)
-        self._show_detail()
+        self.show_row()
 
-    def _show_detail(self) -> None:
-        has_row = self.read is not None and self.rows.cursor < len(self.read.rows)
-        self._detail.show_message(self.read.rows[self.rows.cursor].detail if self.read and has_row else "")
+    def show_row(self) -> None:
+        rows = [] if self.read is None else self.read.rows
+        self._detail.show_message(rows[self.rows.cursor].detail if self.rows.cursor < len(rows) else "")
 
     # -- rows ----------------------------------------------------------------------------------------------
 
     def _build_header(self, width: int) -> list[TextRun]:
         palette = self.rows.palette
-        if self.read is None:
-            return []
-        *numbers, text = HEADERS[self.read.query.shown]
-        return [(format_cells((*numbers, text + self._describe_time()), width, _WIDTHS), palette.muted)]
-
-    def _describe_time(self) -> str:
-        """Describe the time of the list; "" for lists of the whole snapshot."""
         read = self.read
-        if read is None or read.query.shown not in (SnapshotList.LINE, SnapshotList.STACK, SnapshotList.ALLOCATIONS):
-            return ""
-        if read.state is None:
-            return f" · {NO_HISTORY}"
-        used, reserved = (format_value(size, "bytes") for size in (read.state.requested, read.state.reserved))
-        return f" · at {format_duration(read.state.time)}: {used} requested, {reserved} reserved"
+        if read is None:
+            return []
+        *numbers, text = HEADERS[read.query.shown]
+        if read.query.shown in (SnapshotList.LINE, SnapshotList.STACK, SnapshotList.ALLOCATIONS):
+            if read.state is None:
+                text += f" · {NO_HISTORY}"
+            else:
+                used, reserved = (format_value(size, "bytes") for size in (read.state.requested, read.state.reserved))
+                text += f" · at {format_duration(read.state.time)}: {used} requested, {reserved} reserved"
+        return [(format_cells((*numbers, text), width, _WIDTHS), palette.muted)]
 
     def _build_row(self, index: int, width: int, selected: bool) -> list[TextRun]:
         assert self.read is not None
@@ -181,20 +176,8 @@ class SnapshotScreen(CurveScreen[ShownSnapshot]):
         text = format_cells(self.read.rows[index].cells, width - 1, _WIDTHS)
         return [("▶" if selected else " ", palette.cursor), (text, palette.active if selected else palette.text)]
 
-    def action_move(self, rows: int) -> None:
-        if self._get_device() is None:
-            return
-        before = self.rows.cursor
-        self.rows.move_by(rows)
-        edge = "" if self.rows.cursor != before else f"the {'first' if rows < 0 else 'last'} row"
-        self._status.show_message(edge)
-        self._show_detail()
-
-    def action_page(self, pages: int) -> None:
-        self.action_move(pages * self.rows.page_size)
-
     def on_row_picked(self, message: RowPicked) -> None:
-        self._show_detail()
+        self.show_row()
 
     def action_list(self, direction: int) -> None:
         self._show_list(cycle(list(SnapshotList), self.shown_list, direction))
@@ -207,29 +190,17 @@ class SnapshotScreen(CurveScreen[ShownSnapshot]):
             self.shown_list = shown
             self._tabs.show_active(shown.value)
             self._status.show_message("")
-            self._refresh_view()
+            self.refresh_view()
 
     # -- time ----------------------------------------------------------------------------------------------
 
     def _show_view(self, viewport: Viewport, time: int, reason: str, is_jump: bool = False) -> None:
-        shown = self._get_device()
-        if shown is None:
-            return
-        if not len(shown.time):
+        if self.device is not None and not len(self.device.time):
             self._status.show_message(NO_HISTORY)
-        elif (viewport, time) == (self.viewport, self.time):
-            self._status.show_message(reason)
         else:
-            self.viewport, self.time = viewport, time
-            self._status.show_message("")
-            self._refresh_view()
+            super()._show_view(viewport, time, reason, is_jump)
 
-    def action_pan(self, tenths: int) -> None:
-        view = self.viewport.pan_cells(tenths * max(1, self.viewport.width // PAN_DIVISOR))
-        reason = self.WHOLE if view.is_whole else f"the {'end' if tenths > 0 else 'start'} of the history"
-        self._show_view(view, self.time, reason)
-
-    def _find_peak_time(self) -> int:
+    def find_peak_time(self) -> int:
         shown = self.device
         return int(shown.time[shown.peak]) if shown is not None and len(shown.time) else 0
 

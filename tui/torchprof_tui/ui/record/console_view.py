@@ -133,14 +133,10 @@ class TerminalEmulator:
                 self._column = min((self._column // _TAB_WIDTH + 1) * _TAB_WIDTH, max(self.width - 1, 0))
             elif token["final"]:
                 self._apply_control(token["final"], token["parameters"])
-        if len(self.lines) > MAX_LINES + _SLACK_LINES:
-            self._discard_old_lines()
-
-    def _discard_old_lines(self) -> None:
-        excess = len(self.lines) - MAX_LINES
-        del self.lines[:excess]
-        self.discarded_lines += excess
-        self._row = max(self._row - excess, 0)
+        if (excess := len(self.lines) - MAX_LINES) > _SLACK_LINES:
+            del self.lines[:excess]
+            self.discarded_lines += excess
+            self._row = max(self._row - excess, 0)
 
     def _new_line(self) -> None:
         self._row += 1

@@ -62,28 +62,18 @@ def format_past_run(run: PastRun) -> Content:
     return Content.assemble(
         "  ",
         (f"{format_age(time.time() - run.started_at):<{AGE_CELLS}}  ", "$text-muted"),
-        (f"{_format_short_outcome(run):<{OUTCOME_CELLS}}  ", "$text-muted"),
+        (f"{format_outcome(run, is_short=True):<{OUTCOME_CELLS}}  ", "$text-muted"),
         truncate(clean(shlex.join(run.request.command)), MAX_ROW_CELLS),
     )
 
 
-def _format_short_outcome(run: PastRun) -> str:
-    """Format how a run ended in a few cells; `format_outcome` says more."""
+def format_outcome(run: PastRun, is_short: bool = False) -> str:
+    """Format how a run ended: its duration, or what went wrong. `is_short`: in OUTCOME_CELLS cells."""
     result = run.result
     if not result.traces:
-        return "no trace"
+        return result.problems[0] if result.problems and not is_short else "no trace"
     if result.exit_status and result.end_reason != "interrupted":
-        return f"exit {result.exit_status}"
-    return f"{result.seconds:.1f} s"
-
-
-def format_outcome(run: PastRun) -> str:
-    """Format how a run ended: its duration, or what went wrong."""
-    result = run.result
-    if not result.traces:
-        return result.problems[0] if result.problems else "no trace"
-    if result.exit_status and result.end_reason != "interrupted":
-        return f"failed with {result.exit_status}, trace kept"
+        return f"exit {result.exit_status}" if is_short else f"failed with {result.exit_status}, trace kept"
     return f"{result.seconds:.1f} s"
 
 
@@ -157,9 +147,8 @@ class RecordScreen(GuardedScreen[None]):
         self._has_gpu = is_gpu_present(os.environ)
 
     def compose(self) -> ComposeResult:
-        yield Static(
-            Content.from_markup("[b]Record a run[/b]   under torch.profiler; the trace opens by itself"), id="run-title"
-        )
+        title = "[b]Record a run[/b]   under torch.profiler; the trace opens by itself"
+        yield Static(Content.from_markup(title), id="run-title")
         yield Static(id="run-foreign")
         yield Input(
             placeholder="a workload with its arguments, or python train.py …, torchrun … train.py",
@@ -182,8 +171,12 @@ class RecordScreen(GuardedScreen[None]):
             self._fill_form(self._initial_request, self._cwd, self._foreign_file)
             if self._switched_on:
                 self.query_one(RunOptions).switch_on(self._switched_on)
-        else:
-            self._fill_last_interpreter()
+        else:  # the interpreter of the last run that worked, where the default is another one
+            python = recall_interpreter()
+            environment = os.environ if self._environment is None else self._environment
+            if python is not None and python != find_default_python(environment):
+                self._last_interpreter = python
+                self.query_one(RunOptions).set_values((), {PYTHON_OPTION.flag: python})
         self._report_problem(self._problem)
         self._load_past_runs()
         self._update_equivalent()
@@ -241,26 +234,13 @@ class RecordScreen(GuardedScreen[None]):
             command = shlex.split(self.query_one("#run-command", Input).value)
         except ValueError as error:
             raise RequestError(f"the command cannot be read: {str(error).lower()}") from error
-        return RecordingRequest(
-            tuple(command),
-            options.to_arguments(excluded_flags=(PYTHON_OPTION.flag, OUTPUT_OPTION.flag)),
-            self._choose_interpreter(command),
-            options.values.get(OUTPUT_OPTION.flag) or DEFAULT_OUTPUT,
-        )
-
-    def _choose_interpreter(self, command: list[str]) -> str | None:
-        """Return the interpreter of the form; the last run's gives way to a path in the command."""
-        python = self.query_one(RunOptions).values.get(PYTHON_OPTION.flag) or None
+        python = options.values.get(PYTHON_OPTION.flag) or None
         names_path = bool(command) and os.sep in command[0] and not command[0].endswith(".py")
-        return None if python == self._last_interpreter and names_path else python
-
-    def _fill_last_interpreter(self) -> None:
-        """Fill in the interpreter of the last run that worked, where the default is another one."""
-        environment = os.environ if self._environment is None else self._environment
-        python = recall_interpreter()
-        if python is not None and python != find_default_python(environment):
-            self._last_interpreter = python
-            self.query_one(RunOptions).set_values((), {PYTHON_OPTION.flag: python})
+        if python == self._last_interpreter and names_path:  # the last run's gives way to a path in the command
+            python = None
+        arguments = options.to_arguments(excluded_flags=(PYTHON_OPTION.flag, OUTPUT_OPTION.flag))
+        output = options.values.get(OUTPUT_OPTION.flag) or DEFAULT_OUTPUT
+        return RecordingRequest(tuple(command), arguments, python, output)
 
     def _fill_form(self, request: RecordingRequest, cwd: str, foreign_file: str | None) -> None:
         """Fill the form with a request that was made in folder `cwd`; see the class for `foreign_file`."""
@@ -302,18 +282,15 @@ class RecordScreen(GuardedScreen[None]):
         except RequestError as error:
             self._show_hint(str(error), error=True)
             return
-        self._update_foreign_notice(request)
+        notice, equivalent = self.query_one("#run-foreign", Static), self.query_one("#run-equivalent", Static)
+        notice.display = self._foreign_file is not None
+        equivalent.display = self._foreign_file is None  # the notice says more
+        if self._foreign_file is not None:
+            notice.update(describe_foreign_request(request, self._cwd, self._foreign_file, self._environment))
         line = request.equivalent_command()
         if self._cwd != self._app_cwd:
             line = f"cd {shlex.quote(self._cwd)} && {line}"
-        self.query_one("#run-equivalent", Static).update(Content.assemble(("$ ", "$text-muted"), clean(line)))
-
-    def _update_foreign_notice(self, request: RecordingRequest) -> None:
-        notice = self.query_one("#run-foreign", Static)
-        notice.display = self._foreign_file is not None
-        self.query_one("#run-equivalent").display = self._foreign_file is None  # the notice says more
-        if self._foreign_file is not None:
-            notice.update(describe_foreign_request(request, self._cwd, self._foreign_file, self._environment))
+        equivalent.update(Content.assemble(("$ ", "$text-muted"), clean(line)))
 
     def _show_hint(self, text: str, error: bool = False) -> None:
         hint = self.query_one("#run-hint", Static)
@@ -355,22 +332,13 @@ class RecordScreen(GuardedScreen[None]):
 
     # -- events --------------------------------------------------------------------------------------------
 
-    def on_resize(self) -> None:
-        self._update_hint()
-
-    def on_descendant_focus(self) -> None:
-        self._update_hint()
-
-    def on_option_list_option_highlighted(self) -> None:
-        self._update_hint()
+    on_resize = on_descendant_focus = on_option_list_option_highlighted = _update_hint
 
     def on_input_changed(self) -> None:
         self._update_hint()
         self._update_equivalent()
 
-    def on_run_options_changed(self) -> None:
-        self._update_hint()
-        self._update_equivalent()
+    on_run_options_changed = on_input_changed
 
     def on_input_submitted(self) -> None:
         self.action_start()
@@ -403,13 +371,7 @@ class RecordScreen(GuardedScreen[None]):
             event.stop()
             self._set_command(field.value + event.character)
 
-    def action_next(self) -> None:
-        self._cycle_focus(1)
-
-    def action_previous(self) -> None:
-        self._cycle_focus(-1)
-
-    def _cycle_focus(self, direction: int) -> None:
+    def action_cycle_focus(self, direction: int) -> None:
         order = ("run-command", "run-options", "run-list")
         index = order.index(self.focused.id) if self.focused is not None and self.focused.id in order else 0
         # At once, unlike Widget.focus: the next key may already be queued.

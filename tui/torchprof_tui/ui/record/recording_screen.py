@@ -97,14 +97,11 @@ class RecordingScreen(GuardedScreen[None]):
         yield Static(style_hints(LIVE_KEY_HINTS), id="running-keys")
 
     def on_console_view_resized(self, message: ConsoleView.Resized) -> None:
-        if self._timer is None and not self._start_error:
-            self._start_recording(message.columns, message.lines)
-        else:
+        if self._timer is not None or self._start_error:
             self._recording.resize(message.columns, message.lines)
-
-    def _start_recording(self, columns: int, lines: int) -> None:
+            return
         try:
-            self._recording.start(columns, lines, self._environment)
+            self._recording.start(message.columns, message.lines, self._environment)
         except (ValueError, OSError) as error:  # RequestError, and characters that no argument can have
             self._start_error = str(error)
             self._show_end(f"This could not be started: {self._start_error}", "backspace change it   esc back   q quit")
@@ -177,21 +174,17 @@ class RecordingScreen(GuardedScreen[None]):
         self.result = result
         self._recording.save_output(self.query_one(ConsoleView).terminal.text)
         was_stopped = self._recording.interrupts > 0
+        compare = "D compare with the last   " if self._earlier else ""
         if result.traces and (result.exit_status == 0 or was_stopped):
             count = "1 trace" if len(result.traces) == 1 else f"{len(result.traces)} traces"
-            keys = f"enter open it   {self._compare_hint}r again   esc back   q quit"
-            self._show_end(f"{count} kept in {result.folder}", keys)
+            self._show_end(f"{count} kept in {result.folder}", f"enter open it   {compare}r again   esc back   q quit")
             self.action_show_trace()
             return
-        self._show_end(describe_outcome(result, was_stopped, self._recording.last_log), self._format_end_keys(result))
-
-    @property
-    def _compare_hint(self) -> str:
-        return "D compare with the last   " if self._earlier else ""
-
-    def _format_end_keys(self, result: RunResult) -> str:
-        open_key = f"enter open the trace   {self._compare_hint}" if result.traces else ""
-        return f"{open_key}r again   backspace change it   esc back   q quit   ↑ ↓ scroll"
+        open_key = f"enter open the trace   {compare}" if result.traces else ""
+        self._show_end(
+            describe_outcome(result, was_stopped, self._recording.last_log),
+            f"{open_key}r again   backspace change it   esc back   q quit   ↑ ↓ scroll",
+        )
 
     def _show_end(self, text: str, keys: str) -> None:
         self.add_class("ended")

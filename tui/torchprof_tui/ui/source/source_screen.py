@@ -94,7 +94,7 @@ class SourceText(PaintedWidget):
         palette = self.palette
         if y == 0:
             place = truncate(self._place, max(width - len(self._title) - 3, 0))
-            return build_strip([(f" {self._title}  ", palette.heading), (place, palette.muted)], width, palette.text)
+            return build_strip([(f" {self._title}  ", palette.strong), (place, palette.muted)], width, palette.text)
         if not self._lines:
             style = palette.warning if self._is_error else palette.muted
             rows = wrap_text(self._message, max(width - 2, 1), style)
@@ -124,11 +124,9 @@ class SourceText(PaintedWidget):
         text = clean(self._lines[index][:MAX_PAINTED_CHARACTERS].expandtabs(TAB_CELLS))
         is_target = index + 1 == self._line
         shown = truncate(text, max(width - number_cells - 4, 1))
+        number = f"{'▶' if is_target else ' '}{index + 1:>{number_cells}} "
         return [
-            (
-                f"{'▶' if is_target else ' '}{index + 1:>{number_cells}} ",
-                palette.cursor if is_target else palette.muted,
-            ),
+            (number, palette.cursor if is_target else palette.muted),
             (" ", palette.text),
             (shown, palette.active if is_target else palette.text),
         ]

@@ -193,10 +193,8 @@ class LoadingScreen(GuardedScreen[None]):
         self.post_message(self.Opened(self.opener, trace))
 
     def _receive_early(self, preparation: asyncio.Task[object], early: EarlyTrace) -> None:
-        def announce(_: asyncio.Task[object]) -> None:
-            self.post_message(self.LanesFound(self, early))
-
-        preparation.add_done_callback(announce)  # called at once where it is done
+        """Announce the beginning of the trace when the imports are done, at once where they are."""
+        preparation.add_done_callback(lambda _: self.post_message(self.LanesFound(self, early)))
 
     @property
     def stage(self) -> str:

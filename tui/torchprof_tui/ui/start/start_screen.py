@@ -7,6 +7,8 @@ network disk.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import os
 import re
 import shlex
@@ -34,7 +36,7 @@ from torchprof_tui.trace.specs.address import ListedTrace, list_local_suffixes
 from torchprof_tui.trace.specs.runs_by_name import RankRun, group_runs
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.bindings import style_hints
-from torchprof_tui.ui.common.cell_text import truncate
+from torchprof_tui.ui.common.cell_text import find_common_prefix, truncate
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.number_format import format_age, format_file_size
 from torchprof_tui.ui.start.recent_traces import LocalTrace, RecentTrace, find_traces, list_recent_traces
@@ -59,7 +61,7 @@ class PathInput(Input):
     async def _complete(self, typed: str) -> None:
         completions = await asyncio.to_thread(list_completions, typed)
         if completions and self.value == typed:
-            self.value = _common_prefix(completions)
+            self.value = find_common_prefix(completions)
             self.cursor_position = len(self.value)
 
 
@@ -76,33 +78,19 @@ def list_completions(typed: str) -> list[str]:
     """List the paths that begin as typed: folders (with a slash) and possible traces first, then other files."""
     folder, slash, prefix = typed.rpartition("/")
     parent = folder + slash
+    names: list[str] = []
     try:
         with os.scandir(os.path.expanduser(parent) or ".") as entries:
-            names = list(_match_entries(entries, prefix))
+            for entry in itertools.islice(entries, MAX_ENTRIES):
+                is_hidden = entry.name.startswith(".") and not prefix.startswith(".")
+                if entry.name.startswith(prefix) and not is_hidden:
+                    with contextlib.suppress(OSError):
+                        names.append(entry.name + "/" if entry.is_dir() else entry.name)
     except (OSError, ValueError):  # ValueError: a NUL in what was pasted
         return []
     known = (*list_local_suffixes(), "/")
     names.sort(key=lambda name: (not name.endswith(known), name))
     return [parent + name for name in names]
-
-
-def _common_prefix(names: list[str]) -> str:
-    """Return the longest common prefix, character by character as in a shell."""
-    first, last = min(names), max(names)
-    length = next((k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-    return first[:length]
-
-
-def _match_entries(entries: Iterable[os.DirEntry[str]], prefix: str) -> Iterable[str]:
-    for index, entry in enumerate(entries):
-        if index == MAX_ENTRIES:
-            return
-        is_hidden = entry.name.startswith(".") and not prefix.startswith(".")
-        if entry.name.startswith(prefix) and not is_hidden:
-            try:
-                yield entry.name + "/" if entry.is_dir() else entry.name
-            except OSError:
-                continue
 
 
 MAX_COMMAND_CHARACTERS = 200
@@ -232,12 +220,8 @@ class StartScreen(GuardedScreen[None]):
         self._commands: dict[str, str] = {}  # of runs, by the spec of their traces
 
     def compose(self) -> ComposeResult:
-        yield Static(
-            Content.from_markup(
-                "[b]torchprof-tui[/b] $version   record a torch.profiler trace and read it here", version=__version__
-            ),
-            id="start-title",
-        )
+        title = "[b]torchprof-tui[/b] $version   record a torch.profiler trace and read it here"
+        yield Static(Content.from_markup(title, version=__version__), id="start-title")
         yield PathInput(placeholder=PATH_HINT, id="start-path")
         with Horizontal(id="start-body"):
             with Vertical(id="start-left"):
@@ -271,15 +255,13 @@ class StartScreen(GuardedScreen[None]):
             return
         current = option_list.highlighted_option.id if option_list.highlighted_option is not None else None
         was_moved = current is not None and current != self._first_trace_key
+        commands = [
+            TraceRow(LEARN_SPEC, "Learn to read a trace", "cases of a few questions each", LEARN_HINT),
+            TraceRow(RECORD_SPEC, "Record a run", "a workload, or a command of your own: r", RECORD_HINT),
+        ]
         sections = [
             *self._remote_section(),
-            (
-                "New",
-                [
-                    TraceRow(LEARN_SPEC, "Learn to read a trace", "cases of a few questions each", LEARN_HINT),
-                    TraceRow(RECORD_SPEC, "Record a run", "a workload, or a command of your own: r", RECORD_HINT),
-                ],
-            ),
+            ("New", commands),
             ("Recent", [self._format_recent_row(trace) for trace in recent[:RECENT_SHOWN]]),
             (f"In this folder, {clean(make_absolute(str(self._folder)))}", self._local_rows(local)),
             *((f"Samples ({origin})", _list_samples(origin)) for origin in dict.fromkeys(s.origin for s in SAMPLES)),
@@ -411,10 +393,8 @@ class StartScreen(GuardedScreen[None]):
         if self.has_class("guided"):
             self.action_guide()
         elif self._remote_folder is not None:
-            if (parent := parent_of_remote_folder(self._remote_folder[0])) is None:
-                self.notify(
-                    f"{clean(self._remote_folder[0])} has no parent folder that can be listed: type a path with o"
-                )
+            if (parent := parent_of_remote_folder(folder_name := self._remote_folder[0])) is None:
+                self.notify(f"{clean(folder_name)} has no parent folder that can be listed: type a path with o")
             else:
                 self.post_message(self.Chosen(parent))
         elif self._can_go_back:
@@ -429,8 +409,7 @@ class StartScreen(GuardedScreen[None]):
     def action_back(self) -> None:
         if self.has_class("guided"):
             self.action_guide()
-            return
-        if self.query_one(PathInput).has_focus:
+        elif self.query_one(PathInput).has_focus:
             self.query_one(OptionList).focus()
         elif self._can_go_back:
             self.post_message(self.Left())

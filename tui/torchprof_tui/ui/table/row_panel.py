@@ -25,13 +25,11 @@ MIN_FULL_NAME_CELLS = 20
 class RowPanel(TextPanel):
     """Shows the detail of one row; call `set_detail` for another row."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._row_name = ""
-        self._display = ""
-        self._detail: RowDetail | None = None
-        self._instance_index = 0
-        self._reading = ""
+    _row_name = ""
+    _display = ""
+    _detail: RowDetail | None = None
+    _instance_index = 0
+    _reading = ""
 
     def set_detail(self, name: str, detail: RowDetail | None, display: str = "", reading: str = "") -> None:
         """Show a row's detail, None while it is computed, and select its longest instance.
@@ -116,7 +114,7 @@ class RowPanel(TextPanel):
         palette = self.palette
         if not relatives:
             return [[(f"{title}: none", palette.muted)]]
-        lines: Lines = [[(title, palette.heading)]]
+        lines: Lines = [[(title, palette.strong)]]
         for relative, label in zip(relatives[:RELATIVES_SHOWN], labels, strict=False):
             name = truncate(label, max(width - 28, 8))
             numbers = f"{format_share(relative.share):>7} {format_duration(relative.time):>10} {relative.calls:>7,}×  "

@@ -88,6 +88,10 @@ def format_empty_reason(trace: Trace, table_name: str, is_restricted: bool) -> s
     return f"{reason}{scope} Tables with rows (tab): {others}." if others else f"{reason}{scope}"
 
 
+MAX_FLOPS_SIZE = 64_000_000
+"""Bytes of a trace up to which FLOPs are worth a pass over the file; of larger ones the command line computes them."""
+
+
 def _build_sheet(
     profile: Profile, tab: str, group_by: GroupBy, event_mask: Bool | None
 ) -> tuple[Sheet, ProfilerTable | None]:
@@ -95,7 +99,7 @@ def _build_sheet(
     if tab == TABS[0]:
         table = profile.build_table(group_by, event_mask)
         flops = None
-        if group_by in (GroupBy.NAME, GroupBy.SHAPE) and _is_small_trace(profile):
+        if group_by in (GroupBy.NAME, GroupBy.SHAPE) and trace.size < MAX_FLOPS_SIZE:
             # If the file cannot be read there are no shapes, and the table has no FLOPs.
             with suppress(OSError, LookupError):
                 flops = sum_row_flops(table, profile.calls, profile.flops())
@@ -108,12 +112,13 @@ def _build_sheet(
         if event_mask is None:
             sheet = add_outside_ops(sheet, trace, "T shows the frames", "r: record again with stacks, --with-stack")
         return sheet, table
-    if tab == "kernels":
-        return gpu_sheets.build_kernels_sheet(trace, event_mask), None
-    if tab == "copies":
-        return gpu_sheets.build_copies_sheet(trace, event_mask), None
-    if tab == "collectives":
-        return gpu_sheets.build_collectives_sheet(trace, event_mask), None
+    build_gpu_sheet = {
+        "kernels": gpu_sheets.build_kernels_sheet,
+        "copies": gpu_sheets.build_copies_sheet,
+        "collectives": gpu_sheets.build_collectives_sheet,
+    }.get(tab)
+    if build_gpu_sheet is not None:
+        return build_gpu_sheet(trace, event_mask), None
     if tab == REPETITIONS_TAB:
         return build_repetitions_sheet(trace, find_repetitions(trace)), None
     return build_memory_sheet(trace, profile.own_calls, event_mask), None
@@ -169,11 +174,6 @@ def format_totals(profile: Profile, built_sheet: BuiltSheet, tab: str) -> str:
         ]
         return " · ".join((*peaks, *built_sheet.sheet.totals))
     return " · ".join(built_sheet.sheet.totals)
-
-
-def _is_small_trace(profile: Profile) -> bool:
-    """Return whether FLOPs are worth a pass over the file; for large traces only the command line computes them."""
-    return profile.trace.size < 64_000_000
 
 
 class SheetQuery(NamedTuple):

@@ -90,16 +90,8 @@ class TableScreen(ListScreen):
         self._summary = StatusLine(id="table-summary")
 
     def compose(self) -> ComposeResult:
-        yield from (
-            self._tabs,
-            self.rows,
-            self._panel,
-            self._charts,
-            self._reading,
-            self._summary,
-            self._status,
-            self._prompt,
-        )
+        yield from (self._tabs, self.rows, self._panel, self._charts)
+        yield from (self._reading, self._summary, self._status, self._prompt)
 
     def on_mount(self) -> None:
         self._show_tab()
@@ -270,17 +262,9 @@ class TableScreen(ListScreen):
 
     def _remember_view(self) -> None:
         """Keep the current view for `backspace`; call it before a change."""
-        listing = self._listing
-        view = TableView(
-            self._tab,
-            self._group_by,
-            self._scope,
-            listing.sort_key,
-            listing.descending,
-            listing.filter,
-            self._cursor_row,
-        )
-        push_view(self._history, view)
+        listing, row = self._listing, self._cursor_row
+        order = listing.sort_key, listing.descending, listing.filter
+        push_view(self._history, TableView(self._tab, self._group_by, self._scope, *order, row))
 
     def action_go_back(self) -> None:
         if not self._history:

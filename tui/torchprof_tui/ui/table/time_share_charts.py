@@ -23,9 +23,7 @@ _FILL_KINDS = (Kind.KERNEL, Kind.OP, Kind.ANNOTATION, Kind.COLLECTIVE, Kind.RUNT
 class TimeShareCharts(TextPanel):
     """The charts as a text panel; call `set_shares` with the data."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._shares: GpuTimeShares | None = None
+    _shares: GpuTimeShares | None = None
 
     def set_shares(self, shares: GpuTimeShares) -> None:
         self._shares = shares
@@ -37,9 +35,9 @@ class TimeShareCharts(TextPanel):
             return []
         if not shares.classes:
             return wrap_text(NO_GPU_WORK, width, palette.text)
-        lines: Lines = [[("GPU time by kernel class", palette.heading)]]
+        lines: Lines = [[("GPU time by kernel class", palette.strong)]]
         lines += self._format_bars(shares.classes, width, LABEL_CELLS, coloured=True)
-        lines += [[], *self._format_steps(shares, width), [], [("GPU time by module", palette.heading)]]
+        lines += [[], *self._format_steps(shares, width), [], [("GPU time by module", palette.strong)]]
         if shares.modules_missing_reason:
             lines += wrap_text(clean(shares.modules_missing_reason), width, palette.muted)
         lines += self._format_bars(shares.modules[:MODULES_SHOWN], width, MODULE_CELLS)
@@ -50,7 +48,7 @@ class TimeShareCharts(TextPanel):
     def _format_steps(self, shares: GpuTimeShares, width: int) -> Lines:
         palette = self.palette
         lines: Lines = [
-            [("Each step: the time of the GPU work that it launched, and its own duration", palette.heading)]
+            [("Each step: the time of the GPU work that it launched, and its own duration", palette.strong)]
         ]
         if not shares.step_names:
             return [*lines, *wrap_text("no steps were recorded: call prof.step()", width, palette.muted)]
@@ -66,28 +64,21 @@ class TimeShareCharts(TextPanel):
         """Format one bar for each share, relative to the largest."""
         largest = max((share.share for share in shares), default=1.0) or 1.0
         bar_cells = max(width - label_cells - 22, 4)
-        return [
-            self._format_bar(
-                share,
-                label_cells,
-                max(round(share.share / largest * bar_cells), 1),
-                self._select_fill_kind(index) if coloured else None,
-            )
-            for index, share in enumerate(shares)
-        ]
-
-    def _format_bar(self, share: TimeShare, label_cells: int, bar_cells: int, kind: int | None) -> list[TextRun]:
-        palette = self.palette
-        label = clean(share.label)
-        if cell_len(label) >= label_cells:
-            # Paths of modules differ at their end, other labels at their beginning.
-            is_path = "/" in label or "." in label
-            label = "…" + label[-(label_cells - 2) :] if is_path else truncate(label, label_cells - 1)
-        return [
-            (label + " " * (label_cells - cell_len(label)), palette.text),
-            (f"{format_duration(share.time):>10} {format_share(share.share):>7}  ", palette.text),
-            ("█" * bar_cells, palette.ink(int(Kind.PYTHON) if kind is None else kind)),
-        ]
+        palette, lines = self.palette, []
+        for index, share in enumerate(shares):
+            label = clean(share.label)
+            if cell_len(label) >= label_cells:
+                # Paths of modules differ at their end, other labels at their beginning.
+                is_path = "/" in label or "." in label
+                label = "…" + label[-(label_cells - 2) :] if is_path else truncate(label, label_cells - 1)
+            kind = self._select_fill_kind(index) if coloured else int(Kind.PYTHON)
+            row: list[TextRun] = [
+                (label + " " * (label_cells - cell_len(label)), palette.text),
+                (f"{format_duration(share.time):>10} {format_share(share.share):>7}  ", palette.text),
+                ("█" * max(round(share.share / largest * bar_cells), 1), palette.ink(kind)),
+            ]
+            lines.append(row)
+        return lines
 
     def _format_legend(self, shares: GpuTimeShares, width: int) -> Lines:
         """Format the classes with their colour and their number, which stands in segments too narrow for the name."""

@@ -94,9 +94,9 @@ class TreeScreen(ListScreen):
         if tree is None or folds is None:
             return
         self.rows.set_row_count(len(folds.visible_nodes), folds.index_of(node))
-        self._update_status()
+        self.handle_cursor_move()
 
-    def _update_status(self) -> None:
+    def handle_cursor_move(self) -> None:
         """Say how many nodes are listed, or which match the cursor is on."""
         tree, folds = self.call_tree, self._fold_state
         if tree is None or folds is None or not len(tree):
@@ -125,9 +125,6 @@ class TreeScreen(ListScreen):
         listed, total = folds.count_filtered(), len(self.call_tree or ())
         filtered = f" · filtered: {listed:,} of {total:,} nodes, esc shows all" if listed < total else ""
         self._status.show_message(f"{number} for {folds.filter!r}{case}{filtered}")
-
-    def handle_cursor_move(self) -> None:
-        self._update_status()
 
     @property
     def _cursor_node(self) -> int:
@@ -170,8 +167,8 @@ class TreeScreen(ListScreen):
         return [
             ("▶" if selected else " ", palette.cursor),
             (indent, palette.muted),
-            ("▌", palette.ink(kind) if not is_root else palette.heading),
-            (text, palette.active if selected else palette.heading if is_root else palette.text),
+            ("▌", palette.ink(kind) if not is_root else palette.strong),
+            (text, palette.active if selected else palette.strong if is_root else palette.text),
             (" " * max(name_cells - 2 - len(indent) - cell_len(text), 0), palette.text),
             *self._format_numbers(
                 node, shows_self_time(width, self._has_gpu), palette.active if selected else palette.text
@@ -272,7 +269,11 @@ class TreeScreen(ListScreen):
 
     def action_back(self) -> None:
         if self._fold_state is not None and self._fold_state.filter:
-            self._end_search()
+            node = self._cursor_node  # stays under the cursor, among its siblings
+            self._fold_state.set_filter("")
+            if node >= 0:
+                self._fold_state.reveal(node)
+            self._refresh_rows(max(node, 0))
         else:
             self.dismiss(None)
 
@@ -323,16 +324,11 @@ class TreeScreen(ListScreen):
             return
         place = folds.find_match(self._cursor_node, distance)
         if place >= 0:
-            self._move_to_match(place)
+            node = int(folds.matching_nodes[place])
+            folds.reveal(node)
+            self._refresh_rows(node)
         else:
             self._show_match()
-
-    def _move_to_match(self, place: int) -> None:
-        """Move to one of the matching nodes, unfolding what is above it."""
-        assert self._fold_state is not None
-        node = int(self._fold_state.matching_nodes[place])
-        self._fold_state.reveal(node)
-        self._refresh_rows(node)
 
     def search(self, text: str) -> str:
         """List the matches and their ancestors, with the cursor on the first. Returns what is wrong with the text."""
@@ -343,15 +339,6 @@ class TreeScreen(ListScreen):
             first = int(folds.matching_nodes[0]) if folds.match_count > 0 else max(self._cursor_node, 0)
             self._refresh_rows(first)
         return problem
-
-    def _end_search(self) -> None:
-        """List all nodes again, folded as before; the cursor stays on its node, which is shown among its siblings."""
-        assert self._fold_state is not None
-        node = self._cursor_node
-        self._fold_state.set_filter("")
-        if node >= 0:
-            self._fold_state.reveal(node)
-        self._refresh_rows(max(node, 0))
 
     def describe_found(self, text: str) -> str:
         case = " · case-sensitive: it has a capital" if is_case_sensitive(text) else ""

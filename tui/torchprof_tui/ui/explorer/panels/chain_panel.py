@@ -31,7 +31,7 @@ from torchprof_tui.ui.explorer.panels.panel import (
 )
 
 if TYPE_CHECKING:
-    from torchprof_tui.analysis.dispatch.chain import Chain, GpuWork, Hop
+    from torchprof_tui.analysis.dispatch.chain import Chain
     from torchprof_tui.analysis.dispatch.source_line import SourceLine
     from torchprof_tui.analysis.dispatch.step_rows import StepRows
     from torchprof_tui.analysis.graphs.captured_ops import CapturedChain
@@ -67,7 +67,7 @@ class ChainPanel(Panel):
         super().__init__()
         self._trace = trace
         self._selected = -1
-        self._chain: Chain | None = None
+        self.chain: Chain | None = None
         self._kernel: KernelSummary | None = None
         self._end_chain: Chain | None = None
         self._end_kernel: KernelSummary | None = None
@@ -81,12 +81,8 @@ class ChainPanel(Panel):
         self._line_by_event: dict[int, int] = {}
 
     @property
-    def chain(self) -> Chain | None:
-        return self._chain
-
-    @property
     def has_keys(self) -> bool:
-        return self._chain is not None
+        return self.chain is not None
 
     @property
     def is_on_line(self) -> bool:
@@ -111,43 +107,33 @@ class ChainPanel(Panel):
         self._step_rows = None
         self._on_line = False
         if event not in self._chain_events:
-            self._chain, self._kernel, self._line, self._chain_events = None, None, None, []
+            self.chain, self._kernel, self._line, self._chain_events = None, None, None, []
             self._captured = None
-        self._end_chain, self._end_kernel = self._chain, self._kernel
+        self._end_chain, self._end_kernel = self.chain, self._kernel
         self.refresh_content(top=False)
 
     def on_chain_read(self, message: ChainRead) -> None:
-        if message.chain.event != self._selected:
+        chain, line = message.chain, message.line
+        if chain.event != self._selected:
             return
-        if self._selected in self._chain_events:
-            self._set_end(message)
-        else:
-            self._set_chain(message)
+        if self._selected not in self._chain_events:
+            self.chain, self._kernel = self._end_chain, self._end_kernel = chain, message.kernel
+            self._captured = message.captured
+            self._line, self._on_line = line, False
+            hops = [hop.event for hop in chain.hops]
+            other_work = [work.event for work in chain.work[:MAX_WORK_LISTED] if work.event not in hops]
+            self._revealed = None
+            self._chain_events = hops + ([LINE_ENTRY] if line is not None else []) + other_work
+            self.refresh_content(top=True)
+        elif int(self._trace.kind[chain.event]) in GPU_WORK:  # other work of the same chain
+            self._end_chain, self._end_kernel, self._captured = chain, message.kernel, message.captured
+            if self._line is not None and line is not None:
+                self._line = line
+            self.refresh_content(top=False)
 
     def on_step_rows_read(self, message: StepRowsRead) -> None:
         if message.event == self._selected:
             self._step_rows = message.found
-            self.refresh_content(top=False)
-
-    def _set_chain(self, read: ChainRead) -> None:
-        """Show a chain, the kernel at its end and its line."""
-        chain, line = read.chain, read.line
-        self._chain, self._kernel = self._end_chain, self._end_kernel = chain, read.kernel
-        self._captured = read.captured
-        self._line, self._on_line = line, False
-        hops = [hop.event for hop in chain.hops]
-        other_work = [work.event for work in chain.work[:MAX_WORK_LISTED] if work.event not in hops]
-        self._revealed = None
-        self._chain_events = hops + ([LINE_ENTRY] if line is not None else []) + other_work
-        self.refresh_content(top=True)
-
-    def _set_end(self, read: ChainRead) -> None:
-        """Show the delays, the captured op and the footprint of other selected GPU work of the same chain."""
-        chain = read.chain
-        if int(self._trace.kind[chain.event]) in GPU_WORK:
-            self._end_chain, self._end_kernel, self._captured = chain, read.kernel, read.captured
-            if self._line is not None and read.line is not None:
-                self._line = read.line
             self.refresh_content(top=False)
 
     def show_path_note(self, note: str) -> None:
@@ -157,36 +143,24 @@ class ChainPanel(Panel):
             self.refresh_content(top=False)
 
     def move(self, distance: int) -> str:
-        event = self._move_cursor(distance)
-        if event == LINE_ENTRY:
+        current = LINE_ENTRY if self._on_line else self._selected
+        index = self._chain_events.index(current) + distance if current in self._chain_events else -1
+        if not 0 <= index < len(self._chain_events):
+            return f"the {'end' if distance > 0 else 'beginning'} of the chain; tab leaves it"
+        entry = self._chain_events[index]
+        self._on_line = entry == LINE_ENTRY
+        self.refresh_content(top=False)
+        if self._on_line:
             location = None if self._line is None else self._line.location
             return "its file is unknown" if location is None else f"enter opens {clean(location)}"
-        if event < 0:
-            return f"the {'end' if distance > 0 else 'beginning'} of the chain; tab leaves it"
-        self.context.view_state.select(event)
+        self.context.view_state.select(entry)
         return ""
 
     def find_source_line(self) -> SourceTarget:
         state = self.context.view_state
-        if self._chain is None:
+        if self.chain is None:
             return super().find_source_line()
         return check_line(self._line, state.trace.rank_of_event(max(state.selected, 0)), "this event")
-
-    def _move_cursor(self, distance: int) -> int:
-        """Move the cursor down the chain by `distance` entries (up where negative).
-
-        Returns the event to select, which may be the selected one, LINE_ENTRY, or -1 beyond the ends.
-        """
-        current = LINE_ENTRY if self._on_line else self._selected
-        if current not in self._chain_events:
-            return -1
-        index = self._chain_events.index(current) + distance
-        if not 0 <= index < len(self._chain_events):
-            return -1
-        entry = self._chain_events[index]
-        self._on_line = entry == LINE_ENTRY
-        self.refresh_content(top=False)
-        return entry
 
     def prepare(self, size: object) -> None:
         super().prepare(self.size)
@@ -200,7 +174,7 @@ class ChainPanel(Panel):
 
     def content(self, width: int) -> Lines:
         palette = self.palette
-        chain = self._chain
+        chain = self.chain
         self._line_by_event = {}
         if chain is None:
             if self._selected >= 0:
@@ -212,7 +186,10 @@ class ChainPanel(Panel):
             return wrap_text(hint, width, palette.muted)
         two_columns = width >= TWO_COLUMNS_MIN_WIDTH and self._end_kernel is not None
         left = width * 3 // 5 - 2 if two_columns else width
-        lines = self._format_waits(left) + self._format_hops(chain, left)
+        lines = self._format_delays(left)
+        if self._path_note:
+            lines += wrap_text(f"selected: {self._path_note}", left, palette.strong)
+        lines += self._format_hops(chain, left, len(lines) + 1)
         lines += format_captured(self._captured, palette, left)
         if self._end_kernel is not None and not two_columns:
             lines += format_kernel_brief(self._end_kernel, palette, width)
@@ -225,11 +202,6 @@ class ChainPanel(Panel):
             kernel = format_kernel(self._end_kernel, palette, right, is_collective=is_collective)
             return join_columns(lines, title + kernel, left + 2, palette.text)
         return lines
-
-    def _format_waits(self, width: int) -> Lines:
-        """Format the delays of the GPU work, and what the critical path says of the selected event."""
-        note = f"selected: {self._path_note}" if self._path_note else ""
-        return self._format_delays(width) + (wrap_text(note, width, self.palette.strong) if note else [])
 
     def _format_delays(self, width: int) -> Lines:
         """Format the launch latency and queue delay of the GPU work, or why they are unknown."""
@@ -251,18 +223,29 @@ class ChainPanel(Panel):
                 text += f", {format_duration(chain.held_up)} of it behind {blocker} on the same stream"
         return wrap_text(text, width, palette.strong)
 
-    def _format_hops(self, chain: Chain, width: int) -> Lines:
+    def _format_hops(self, chain: Chain, width: int, first: int) -> Lines:
+        """Format a row for each hop, the first one on line `first`, below their heading; then the line."""
         palette = self.palette
-        lines: Lines = [
-            [
-                (" " * max(width - NUMBER_CELLS, 0), palette.muted),
-                (f"{'after':>10} {'total':>11}{'self':>11}", palette.muted),
-            ]
-        ]
-        first = len(self._format_waits(width)) + 1
+        heading = f"{' ' * max(width - NUMBER_CELLS, 0)}{'after':>10} {'total':>11}{'self':>11}"
+        lines: Lines = [[(heading, palette.muted)]]
+        name_width = max(width - NUMBER_CELLS - 2, 8)
         for depth, hop in enumerate(chain.hops):
             self._line_by_event[hop.event] = first + depth
-            lines.append(self._format_hop(hop, depth, width))
+            kind = int(self._trace.kind[hop.event])
+            selected = hop.event == self._selected and not self._on_line
+            indent = " " * min(depth, MAX_INDENT) + ("⇢ " if kind in GPU_WORK else "")
+            name = truncate(clean(hop.name), name_width - len(indent))
+            if cell_len(name) < cell_len(clean(hop.name)):
+                name = truncate(shorten_name_of_kind(hop.name, Kind(kind)), name_width - len(indent))
+            padded = indent + name + " " * max(name_width - len(indent) - cell_len(name), 0)
+            offset = f"+{format_duration(hop.offset)}" if depth else ""
+            self_time = "" if kind in GPU_WORK else format_duration(hop.self_duration)
+            row: list[TextRun] = [
+                ("▶" if selected else "▌", palette.ink(kind)),
+                (" " + padded, palette.active if selected else palette.text),
+                (f"{offset:>10} {format_duration(hop.duration):>11}{self_time:>11}", palette.text),
+            ]
+            lines.append(row)
         if self._line is not None:
             self._line_by_event[LINE_ENTRY] = first + len(chain.hops)
             lines.append(self._format_line(self._line, width))
@@ -286,24 +269,6 @@ class ChainPanel(Panel):
             (hint, palette.muted),
         ]
 
-    def _format_hop(self, hop: Hop, depth: int, width: int) -> list[TextRun]:
-        palette = self.palette
-        kind = int(self._trace.kind[hop.event])
-        selected = hop.event == self._selected and not self._on_line
-        name_width = max(width - NUMBER_CELLS - 2, 8)
-        indent = " " * min(depth, MAX_INDENT) + ("⇢ " if kind in GPU_WORK else "")
-        name = truncate(clean(hop.name), name_width - len(indent))
-        if cell_len(name) < cell_len(clean(hop.name)):
-            name = truncate(shorten_name_of_kind(hop.name, Kind(kind)), name_width - len(indent))
-        padded = indent + name + " " * max(name_width - len(indent) - cell_len(name), 0)
-        offset = f"+{format_duration(hop.offset)}" if depth else ""
-        self_time = "" if kind in GPU_WORK else format_duration(hop.self_duration)
-        return [
-            ("▶" if selected else "▌", palette.ink(kind)),
-            (" " + padded, palette.active if selected else palette.text),
-            (f"{offset:>10} {format_duration(hop.duration):>11}{self_time:>11}", palette.text),
-        ]
-
     def _format_steps(self, width: int) -> Lines:
         """Format one row per step for the selected event, below what is typical; [] for fewer than two steps."""
         found, palette = self._step_rows, self.palette
@@ -315,7 +280,7 @@ class ChainPanel(Panel):
         cells = [max(cell_len(row[k]) for row in (*table.rows, [title for title, _ in columns])) for k in kept]
         while sum(cells[k] + 2 for k in kept) > width and len(kept) > 2:  # the last columns say least, but the kernel's
             kept.remove(next(k for k in reversed(kept) if columns[k][0] != KERNEL_TITLE))
-        lines: Lines = [[(truncate(f"{len(found.rows):,} steps", width), palette.heading)]]
+        lines: Lines = [[(truncate(f"{len(found.rows):,} steps", width), palette.strong)]]
         for note in table.notes:
             lines += wrap_text(note, width, palette.text)
 
@@ -351,25 +316,21 @@ class ChainPanel(Panel):
             f"{shorten_event_name(self._trace.event(chain.event))} launched {len(chain.work):,} pieces of GPU work, "
             f"{format_duration(total)} together, longest first"
         )
-        lines: Lines = [[(truncate(head, width), palette.heading)]]
+        lines: Lines = [[(truncate(head, width), palette.strong)]]
         for work in chain.work[:MAX_WORK_LISTED]:
-            if work.event not in self._line_by_event:
-                self._line_by_event[work.event] = first + len(lines)
-            lines.append(self._format_work_item(work, width))
+            self._line_by_event.setdefault(work.event, first + len(lines))
+            event = self._trace.event(work.event)
+            selected = work.event == self._selected and not self._on_line
+            name = truncate(shorten_event_name(event), max(width - 22, 8))
+            row: list[TextRun] = [
+                ("▶" if selected else "▌", palette.ink(event.kind)),
+                (f" {format_duration(work.duration):>10} {format_share(work.share):>6}  ", palette.text),
+                (name, palette.active if selected else palette.text),
+            ]
+            lines.append(row)
         if len(chain.work) > MAX_WORK_LISTED:
             lines.append([(f"… and {len(chain.work) - MAX_WORK_LISTED:,} more", palette.muted)])
         return lines
-
-    def _format_work_item(self, work: GpuWork, width: int) -> list[TextRun]:
-        palette = self.palette
-        event = self._trace.event(work.event)
-        selected = work.event == self._selected and not self._on_line
-        name = truncate(shorten_event_name(event), max(width - 22, 8))
-        return [
-            ("▶" if selected else "▌", palette.ink(event.kind)),
-            (f" {format_duration(work.duration):>10} {format_share(work.share):>6}  ", palette.text),
-            (name, palette.active if selected else palette.text),
-        ]
 
     def _format_autograd_partners(self, chain: Chain, width: int) -> Lines:
         pairs = (("this is the backward of", chain.forward_op), ("its backward is", chain.backward_node))

@@ -20,7 +20,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     find_code_location,
 )
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_GPU, describe_group, group_undecidable
-from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, COPIES, EXPOSED, TreeLine, select_tree_lines
+from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, COPIES, EXPOSED, select_tree_lines
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -103,19 +103,13 @@ def format_tree(tree: TimeTree, max_lines: int, width: int, palette: Palette) ->
         label_width = width - len(numbers) - _BAR_CELLS - 1
         runs: list[TextRun] = [(numbers, palette.text)]
         if label_width >= MIN_TEXT_CELLS:
-            runs.append((f"{bar:<{_BAR_CELLS}} ", _choose_bar_style(line, palette)))
+            kind = _BAR_KINDS.get(line.id)  # what lies inside another part has no colour
+            style = palette.muted if line.depth else palette.bar if kind is None else palette.ink(kind)
+            runs.append((f"{bar:<{_BAR_CELLS}} ", style))
         else:
             label_width = width - len(numbers)
         lines.append([*runs, (truncate(label, label_width), palette.text)])
     return lines
-
-
-def _choose_bar_style(line: TreeLine, palette: Palette) -> Style:
-    """Choose the colour of a bar of the time tree: that of the kind of work, or none for what lies inside another."""
-    if line.depth:
-        return palette.muted
-    kind = _BAR_KINDS.get(line.id)
-    return palette.bar if kind is None else palette.ink(kind)
 
 
 _BAR_KINDS = {COMPUTE: Kind.KERNEL, COPIES: Kind.COPY, EXPOSED: Kind.COLLECTIVE}
@@ -154,7 +148,9 @@ def format_entry(
         return [[*head, (truncate(seen, text_width), palette.text)]]
     title = truncate(clean(pattern.title), text_width)
     lines: Lines = [head if text_width < MIN_TEXT_CELLS else [*head, (title, palette.text)]]
-    rows = [("measured", seen), ("why", pattern.meaning), ("do", _format_action(finding)), ("", finding.remedy.code)]
+    action, saving = finding.remedy.action, describe_saving(finding)
+    todo = f"{action} ({saving})" if saving else action
+    rows = [("measured", seen), ("why", pattern.meaning), ("do", todo), ("", finding.remedy.code)]
     room = max(width - ROW_LABEL_CELLS - 2, 10)
     ways = list_ways(finding, shows_rule, late_rank, can_try)
     lines += _format_rows(rows, room, palette) + _format_way(ways, room, palette)
@@ -197,7 +193,12 @@ def list_ways(
     finding: Finding, shows_rule: bool = False, late_rank: str = "", can_try: bool = False
 ) -> list[tuple[str, str]]:
     """List where keys lead from an entry: late rank, evidence, line of code, trials, how it was found."""
-    count, noun, first = _count_evidence(finding)
+    places = finding.answer.places
+    if places is not None and places.are_gaps:
+        count, noun, first = len(places), "gap", "the longest"
+    else:
+        count, noun = len(finding.answer.events), "event"
+        first = "the costliest" if finding.is_problem else "the first"
     ways = [("]", f"opens {late_rank}")] if late_rank else []
     ways += [("enter", f"{first} of {count:,} {noun}s" if count > 1 else f"the {noun}")] if count else []
     if count > 1:
@@ -206,20 +207,6 @@ def list_ways(
         ways.append(("L" if find_code_location(finding) else IN_EVENT, line))
     ways += [(":try", "measures what its remedies save")] if can_try else []
     return [*ways, ("E", "hide the rule" if shows_rule else "its rule")]
-
-
-def _count_evidence(finding: Finding) -> tuple[int, str, str]:
-    """Count the places that enter and n N go through: how many, what they are, which is the first."""
-    places = finding.answer.places
-    if places is not None and places.are_gaps:
-        return len(places), "gap", "the longest"
-    return len(finding.answer.events), "event", "the costliest" if finding.is_problem else "the first"
-
-
-def _format_action(finding: Finding) -> str:
-    """Format what to do, with what it saves where that is less than the finding costs."""
-    action, saving = finding.remedy.action, describe_saving(finding)
-    return f"{action} ({saving})" if saving else action
 
 
 def choose_sign(finding: Finding, palette: Palette) -> tuple[str, Style]:
@@ -303,7 +290,8 @@ class CheatsheetPanel(Panel):
         super().__init__()
         self._scopes = scopes
         self.tryable: frozenset[str] = frozenset()
-        self._checked: CheckResult | None = None
+        self.checked: CheckResult | None = None
+        """The findings shown, None until they are known."""
         self._scope_label = ""
         self._cursor_id = ""  # the id of an entry, so that it stays when the order changes
         self._is_cursor_moved = False  # by the user; else it is on the first entry
@@ -336,7 +324,7 @@ class CheatsheetPanel(Panel):
 
     def _show_checked(self) -> None:
         """Show the last result and the label of its scope; a cursor that was moved stays while its pattern fires."""
-        self._checked, self._scope_label = self._scopes.checked, self._scopes.label
+        self.checked, self._scope_label = self._scopes.checked, self._scopes.label
         fired = [finding.id for finding in self._fired_findings()]
         if self._cursor_id not in fired or not self._is_cursor_moved:
             before = self._cursor_id
@@ -347,24 +335,19 @@ class CheatsheetPanel(Panel):
         self.refresh_content(top=False)
 
     @property
-    def checked(self) -> CheckResult | None:
-        """The findings shown, None until they are known."""
-        return self._checked
-
-    @property
     def finding(self) -> Finding | None:
         """The fired pattern under the cursor, None for none."""
         return next((finding for finding in self._fired_findings() if finding.id == self._cursor_id), None)
 
     def _fired_findings(self) -> list[Finding]:
-        return [] if self._checked is None else [finding for finding in self._checked.findings if finding.has_fired]
+        return [] if self.checked is None else [finding for finding in self.checked.findings if finding.has_fired]
 
     @property
     def has_keys(self) -> bool:
         return self.finding is not None
 
     def list_next_keys(self) -> list[tuple[str, str]]:
-        if self._checked is None:
+        if self.checked is None:
             return []
         if self.finding is None:
             return [("v", "other scope"), ("t", "table"), ("C", "critical path")]
@@ -372,9 +355,13 @@ class CheatsheetPanel(Panel):
 
     def move(self, distance: int) -> str:
         self.context.view_state.search.is_last_question = False
-        if self._move_cursor(distance) or (distance < 0 and self.scroll_to_top()):
-            return ""
-        return f"the {'last' if distance > 0 else 'first'} finding; tab leaves the cheatsheet"
+        ids = [finding.id for finding in self._fired_findings()]
+        index = ids.index(self._cursor_id) + distance if self._cursor_id in ids else -1
+        if 0 <= index < len(ids):
+            self._move_to(ids[index])
+        elif distance > 0 or not self.scroll_to_top():
+            return f"the {'last' if distance > 0 else 'first'} finding; tab leaves the cheatsheet"
+        return ""
 
     def enter(self) -> str | None:
         """Show the next evidence; fit its event, if there is one."""
@@ -388,7 +375,7 @@ class CheatsheetPanel(Panel):
     @property
     def _late_rank(self) -> LateRank | None:
         """The rank that the finding under the cursor waits for, where it is another one; else None."""
-        late = None if self._checked is None else self._checked.late_rank
+        late = None if self.checked is None else self.checked.late_rank
         is_about_it = late is not None and self._cursor_id == late.FINDING and self._scopes.rank.label != late.label
         return late if is_about_it else None
 
@@ -434,7 +421,7 @@ class CheatsheetPanel(Panel):
 
     def go_to_finding(self, number: int) -> str:
         """Handle 1 to 9: move to this finding, counted from 1, and fit its first evidence."""
-        if self._checked is None:
+        if self.checked is None:
             return "still looking for patterns"
         fired = self._fired_findings()
         if not 1 <= number <= len(fired):
@@ -467,17 +454,6 @@ class CheatsheetPanel(Panel):
             return None, rank, "only problems have a source line"
         return check_line(finding.line, rank, finding.id)
 
-    def _move_cursor(self, distance: int) -> bool:
-        """Move the cursor down by `distance` entries (up where negative); return False at an end."""
-        ids = [finding.id for finding in self._fired_findings()]
-        if self._cursor_id not in ids:
-            return False
-        index = ids.index(self._cursor_id) + distance
-        if not 0 <= index < len(ids):
-            return False
-        self._move_to(ids[index])
-        return True
-
     def _move_to(self, finding_id: str) -> None:
         """Move the cursor to the entry of this id."""
         self._cursor_id, self._is_cursor_moved = finding_id, True
@@ -509,7 +485,7 @@ class CheatsheetPanel(Panel):
     def content(self, width: int) -> Lines:
         palette = self.palette
         self._lines_by_id = {}
-        checked = self._checked
+        checked = self.checked
         if checked is None:
             return [[("looking for patterns …", palette.muted)]]
         lines: Lines = [[(self._scope_label, palette.strong), (f" · {format_counts(checked)}", palette.text)]]
@@ -517,14 +493,8 @@ class CheatsheetPanel(Panel):
         lines += format_verdict(checked.verdict, width, self.size.height, palette, with_text)
         fired = self._fired_findings()
         if any(finding.cost for finding in fired):
-            lines.append(
-                [
-                    (
-                        truncate(f"findings, and what each costs at most of {checked.base.describe()}", width),
-                        palette.muted,
-                    )
-                ]
-            )
+            heading = f"findings, and what each costs at most of {checked.base.describe()}"
+            lines.append([(truncate(heading, width), palette.muted)])
         for finding in fired:
             first = len(lines)
             is_current = finding.id == self._cursor_id

@@ -133,7 +133,7 @@ def _format_time(checked: CheckResult, room: int, width: int, palette: Palette) 
     tree = checked.verdict.tree
     if tree is None or room < TIME_MIN_LINES:
         return []
-    heading: Lines = [[], [("where the time went", palette.heading)]]
+    heading: Lines = [[], [("where the time went", palette.strong)]]
     return [*heading, *format_tree(tree, min(room - len(heading), MAX_TIME_LINES), width, palette)]
 
 
@@ -200,7 +200,7 @@ def format_steps(
     if len(steps) > room:
         order = np.argsort(-durations, kind="stable")[:room].tolist()
         title += "; the slowest:"
-    lines: Lines = [[(title, palette.heading), ("   { } go through them", palette.muted)]]
+    lines: Lines = [[(title, palette.strong), ("   { } go through them", palette.muted)]]
     schedule = "" if noun == REPETITION else describe_schedule(steps)
     if " · " in schedule and len(order) + 1 < room:  # else all steps were recorded
         lines.append([(truncate(schedule, width), palette.muted)])
@@ -300,7 +300,12 @@ class DetailsPanel(Panel):
     def content(self, width: int) -> Lines:
         palette = self.palette
         if self._event < 0:
-            return self._format_overview(width) if len(self._trace) else []
+            if not len(self._trace):
+                return []
+            height = self.size.height
+            if self._shows_findings:
+                return format_findings(self._checked, width, height, palette, self._has_gpu)
+            return format_steps(*self._steps, width, height, palette, self._has_gpu)
         event = self._trace.event(self._event)
         word = find_event_word(event.kind, event.name)
         head, says_what = self._format_head(event, word, width)
@@ -309,14 +314,6 @@ class DetailsPanel(Panel):
         left = min(max(width * 11 // 20, 60), 100)
         facts = self._format_facts(event, word, says_what, left - 3)
         return [head, *join_columns(facts, self._format_args(width - left), left, palette.text)]
-
-    def _format_overview(self, width: int) -> Lines:
-        """Format the top findings, or the steps where the cheatsheet is shown beside this panel."""
-        height = self.size.height
-        if self._shows_findings:
-            return format_findings(self._checked, width, height, self.palette, self._has_gpu)
-        steps, busy = self._steps
-        return format_steps(steps, busy, width, height, self.palette, self._has_gpu)
 
     def _format_head(self, event: Event, word: Word, width: int) -> tuple[list[TextRun], bool]:
         """Format the name as on the lanes, the kind of the event and, where it fits, what it is; return whether so."""
@@ -354,7 +351,8 @@ class DetailsPanel(Panel):
         if self.size.height < KEY_LINES_MIN_HEIGHT:
             pairs.append(("keys", " · ".join(" ".join(hint) for hint in self.list_next_keys())))
         keys_index = len(pairs)
-        schedule = self._describe_schedule() if event.kind is Kind.STEP else ""
+        steps = self._steps[0]
+        schedule = "" if event.kind is not Kind.STEP or are_repetitions(steps) else describe_schedule(steps)
         if schedule:
             pairs.append(("schedule", schedule))
         rank = "" if event.lane.rank is None else f"rank {event.lane.rank} · "
@@ -373,11 +371,6 @@ class DetailsPanel(Panel):
         self_part = f" · self {format_duration(self_time)}{share}" if self_time != event.duration else ""
         share_part = f" · {describe_share(self._trace, event)}" if event.duration else ""
         return f"{format_duration(event.duration)}{share_part}{self_part} · from {format_time(event.start)}"
-
-    def _describe_schedule(self) -> str:
-        """Describe which steps the profiler kept, "" where they are repetitions of kernels."""
-        steps = self._steps[0]
-        return "" if are_repetitions(steps) else describe_schedule(steps)
 
     def _describe_link(self, event: Event) -> str:
         """Describe the launch of the event or the work that it launched, which `[` and `]` select."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.style import Style
 from textual.geometry import Size
 
 from torchprof_tui.analysis.doctor.read_problems import Diagnosis, Remark, Section
-from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.painted_widget import Lines, TextRun, hang_text, wrap_text
 from torchprof_tui.ui.explorer.panels.panel import RECORD_STACKS_HINT, Panel
@@ -32,12 +30,10 @@ class DoctorPanel(Panel):
 
     NAME = "doctor"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._is_requested = False
-        self._diagnosis: Diagnosis | None = None
-        self._cursor_index = 0
-        self._cursor_lines = (0, 0)
+    _is_requested = False
+    _diagnosis: Diagnosis | None = None
+    _cursor_index = 0
+    _cursor_lines = (0, 0)
 
     def request(self) -> None:
         """Request the diagnosis, once: after the verdict, which it would delay."""
@@ -100,7 +96,7 @@ class DoctorPanel(Panel):
         for index, remark in enumerate(diagnosis.remarks):
             if remark.section is not section:
                 section = remark.section
-                lines.append([(SECTION_TITLES[section], palette.heading)])
+                lines.append([(SECTION_TITLES[section], palette.strong)])
             first = len(lines)
             current = index == self._cursor_index
             lines += self._format_entry(remark, width, current)
@@ -111,32 +107,26 @@ class DoctorPanel(Panel):
     def _format_entry(self, remark: Remark, width: int, current: bool) -> Lines:
         palette = self.palette
         kind_width = min(KIND_CELLS, max(width // 3, 12))
-        count = "" if remark.section is Section.MISSING else f"{remark.count:,}"
-        count_width = 0 if remark.section is Section.MISSING else COUNT_CELLS
+        is_missing = remark.section is Section.MISSING
+        count = "" if is_missing else f"{remark.count:>{COUNT_CELLS},}  "
+        section_style = {Section.LOST: palette.warning, Section.ODD: palette.strong}.get(remark.section, palette.text)
+        kind = f"{truncate(clean(remark.kind), kind_width - 1):<{kind_width}}"
         head: list[TextRun] = [
-            ("▶ " if current else f"{SECTION_SIGNS[remark.section]} ", _section_style(remark.section, palette)),
-            (
-                f"{truncate(clean(remark.kind), kind_width - 1):<{kind_width}}",
-                palette.active if current else palette.text,
-            ),
-            (f"{count:>{count_width}}" + ("  " if count_width else ""), palette.strong),
+            ("▶ " if current else f"{SECTION_SIGNS[remark.section]} ", section_style),
+            (kind, palette.active if current else palette.text),
+            (count, palette.strong),
         ]
-        text_width = width - 2 - kind_width - count_width - (2 if count_width else 0)
         if not current:
-            brief = remark.action if remark.section is Section.MISSING else remark.meaning
+            brief = remark.action if is_missing else remark.meaning
+            text_width = width - 2 - kind_width - (0 if is_missing else COUNT_CELLS + 2)
             return [[*head, (truncate(clean(brief), text_width), palette.muted)]]
         lines: Lines = [head]
-        key_hint = RECORD_STACKS_HINT if remark.section is Section.MISSING and "with_stack" in remark.action else ""
+        key_hint = RECORD_STACKS_HINT if is_missing and "with_stack" in remark.action else ""
         rows = (("why", remark.meaning), ("example", remark.example), ("do", remark.action), ("here", key_hint))
+        cells = 2 + LABEL_CELLS
         for label, text in rows:
             if text:
-                cells = 2 + LABEL_CELLS
                 lines += hang_text(f"  {label}", cells, clean(text), width - cells, palette)
         if remark.event >= 0:
-            indent = " " * (2 + LABEL_CELLS)
-            lines.append([(indent, palette.text), ("enter", palette.key), (" goes there", palette.muted)])
+            lines.append([(" " * cells, palette.text), ("enter", palette.key), (" goes there", palette.muted)])
         return lines
-
-
-def _section_style(section: Section, palette: Palette) -> Style:
-    return palette.warning if section is Section.LOST else palette.strong if section is Section.ODD else palette.text

@@ -20,10 +20,9 @@ from torchprof_tui.trace.model.trace import Event, Trace
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.painted_widget import Lines, TextPanel, TextRun, wrap_text
+from torchprof_tui.ui.common.painted_widget import Lines, TextPanel, wrap_text
 
 if TYPE_CHECKING:
-    from torchprof_tui.analysis.dispatch.chain import Hop
     from torchprof_tui.analysis.dispatch.source_line import SourceLine
     from torchprof_tui.analysis.graphs.captured_ops import CapturedChain
     from torchprof_tui.analysis.patterns.engine.pattern import Finding
@@ -174,12 +173,14 @@ def format_captured(captured: CapturedChain | str | None, palette: Palette, widt
         return []
     if isinstance(captured, str):
         return wrap_text(f"captured op unknown: {captured}", width, palette.muted)
-    lines = wrap_text(f"from the capture: {describe_captured(captured)}", width, palette.heading)
+    lines = wrap_text(f"from the capture: {describe_captured(captured)}", width, palette.strong)
     hidden = len(captured.hops) - MAX_HOPS
     if hidden > 0:
         lines.append([(f"  {hidden} outer {'call' if hidden == 1 else 'calls'}", palette.muted)])
     for depth, hop in enumerate(captured.hops[-MAX_HOPS:]):
-        lines.append(_format_hop(hop, depth, palette, width))
+        kind = KIND_OF_ROLE.get(hop.role.value, Kind.ANNOTATION)
+        name = truncate(shorten(clean(hop.name)), max(width - depth - 2, 8))
+        lines.append([("▌ ", palette.ink(kind)), (" " * depth + name, palette.text)])
     if captured.doubt:
         lines += wrap_text(captured.doubt, width, palette.strong)
     return lines
@@ -192,9 +193,3 @@ def describe_captured(captured: CapturedChain) -> str:
     annotation = captured.op.annotation if captured.op.trace is not None else ""
     note = f" · {clean(annotation)}" if annotation else ""
     return f"{clean(captured.op.op_name)}{clean(shapes)}{note}{clean(file)}"
-
-
-def _format_hop(hop: Hop, depth: int, palette: Palette, width: int) -> list[TextRun]:
-    kind = KIND_OF_ROLE.get(hop.role.value, Kind.ANNOTATION)
-    name = truncate(shorten(clean(hop.name)), max(width - depth - 2, 8))
-    return [("▌ ", palette.ink(kind)), (" " * depth + name, palette.text)]

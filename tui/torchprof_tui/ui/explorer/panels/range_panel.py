@@ -72,39 +72,27 @@ class RangePanel(Panel):
         self.refresh_content(top=False)
 
     def content(self, width: int) -> Lines:
-        palette = self.palette
-        if self._marked_range is None:
+        palette, marked = self.palette, self._marked_range
+        if marked is None:
             hint = (
                 "No range is marked. m marks from here to where you move, m again sets the end; or drag with the mouse."
             )
             return wrap_text(hint, width, palette.muted)
-        start, end = self._marked_range
-        lines: Lines = [
-            [
-                (format_duration(end - start), palette.strong),
-                (f"  from {format_time(start)} to {format_time(end)}", palette.text),
-            ]
-        ]
+        start, end = marked
+        times = f"  from {format_time(start)} to {format_time(end)}"
+        lines: Lines = [[(format_duration(end - start), palette.strong), (times, palette.text)]]
         statistics = self._statistics
-        if statistics is None or (statistics.t0, statistics.t1) != self._marked_range:
+        if statistics is None or (statistics.t0, statistics.t1) != marked:
             return lines
         lines += self._format_summary(statistics, width)
         lanes = self._format_lanes(statistics, width)
-        if width < TWO_COLUMNS_MIN_WIDTH:
-            return (
-                lines
-                + lanes
-                + self._format_names("GPU time", statistics.gpu_names, False, width)
-                + self._format_names("CPU self time", statistics.cpu_names, True, width)
-            )
+        is_narrow = width < TWO_COLUMNS_MIN_WIDTH
         half = width // 2
-        names = join_columns(
-            self._format_names("GPU time", statistics.gpu_names, False, half - 2),
-            self._format_names("CPU self time", statistics.cpu_names, True, width - half),
-            half,
-            palette.text,
-        )
-        return lines + names + lanes
+        gpu = self._format_names("GPU time", statistics.gpu_names, False, width if is_narrow else half - 2)
+        cpu = self._format_names("CPU self time", statistics.cpu_names, True, width if is_narrow else width - half)
+        if is_narrow:
+            return lines + lanes + gpu + cpu
+        return lines + join_columns(gpu, cpu, half, palette.text) + lanes
 
     def _format_summary(self, statistics: RangeStatistics, width: int) -> Lines:
         palette = self.palette
@@ -142,20 +130,14 @@ class RangePanel(Panel):
         name_width = max(width - 31, 10)
         header = f"{truncate(title, name_width).ljust(name_width)} {'time':>10} {'count':>7} {'mean':>10}"
         lines: Lines = [[(header, palette.muted)]]
-        labels = (
-            [_fit_name(row.name, name_width) for row in names]
-            if use_self_time
-            else label_kernels([row.name for row in names])
-        )
+        if use_self_time:  # as recorded where that fits
+            cleaned = [clean(row.name) for row in names]
+            labels = [name if cell_len(name) <= name_width else shorten(name) for name in cleaned]
+        else:
+            labels = label_kernels([row.name for row in names])
         for row, label in zip(names, labels, strict=True):
             time = row.self_time if use_self_time else row.total
             numbers = f" {format_duration(time):>10} {row.count:>7,} {format_duration(time / row.count):>10}"
             name = truncate(clean(label), name_width)
             lines.append([(name + " " * (name_width - cell_len(name)), palette.text), (numbers, palette.text)])
         return lines
-
-
-def _fit_name(name: str, width: int) -> str:
-    """Return a CPU name as recorded if it fits into `width` cells, else its distinctive part."""
-    cleaned = clean(name)
-    return cleaned if cell_len(cleaned) <= width else shorten(cleaned)

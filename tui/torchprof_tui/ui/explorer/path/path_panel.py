@@ -60,8 +60,10 @@ def choose_scope(state: ViewState, rank_index: int, before: PathScope | None) ->
     view = state.viewport
     if state.mark is not None and not state.mark.live:
         return PathScope(rank_index, state.mark.start, state.mark.end, MARKED_RANGE)
-    if before is not None and (before.rank_index != rank_index or before.is_marked or not _is_visible(before, state)):
-        before = None
+    if before is not None:
+        is_visible = before.start < view.t1 and before.end > view.t0
+        if before.rank_index != rank_index or before.is_marked or not is_visible:
+            before = None
     time = _find_selected_time(state)
     if before is not None and (time is None or before.start <= time < before.end):
         return before
@@ -102,10 +104,6 @@ def covers_whole(trace: Trace, scope: PathScope) -> bool:
 def _describe_step(step: Step, rank_index: int) -> PathScope:
     event = -1 if are_repetitions([step]) else step.event
     return PathScope(rank_index, step.start, step.start + step.duration, step.name, event)
-
-
-def _is_visible(scope: PathScope, state: ViewState) -> bool:
-    return scope.start < state.viewport.t1 and scope.end > state.viewport.t0
 
 
 def _find_selected_time(state: ViewState) -> int | None:
@@ -160,7 +158,7 @@ class PathPanel(Panel):
         self._kept: dict[PathScope, PathRead] = {}
         self._position = -1  # the segment that the last step along the path went to
         self._walked_event = -1  # selected by the last step: it may begin in another step, but belongs to this path
-        self._shown: ShownPath | None = None
+        self.shown: ShownPath | None = None
         self._message = OFF_HINT
         self._selection = ""
         self._forecast: ShownForecast | None = None
@@ -169,17 +167,13 @@ class PathPanel(Panel):
         self._line_by_entry: dict[int, int] = {}
 
     @property
-    def shown(self) -> ShownPath | None:
-        return self._shown
-
-    @property
     def has_keys(self) -> bool:
-        return self.is_on and self._shown is not None
+        return self.is_on and self.shown is not None
 
     def list_next_keys(self) -> list[tuple[str, str]]:
         if not self.is_on:
             return [("C", "show it")]
-        if self._shown is None:
+        if self.shown is None:
             return [("{ }", "another step"), ("C", "hide it")]
         return [("enter", "show it"), ("n N", "along it"), (":what-if", "what if"), ("C", "hide it")]
 
@@ -190,12 +184,12 @@ class PathPanel(Panel):
     @property
     def kind(self) -> int:
         """The kind under the cursor, an index of the path's shares; -1 where it is on a segment."""
-        return self._cursor if self._shown is not None and self._cursor < len(self._shown.path.shares) else -1
+        return self._cursor if self.shown is not None and self._cursor < len(self.shown.path.shares) else -1
 
     @property
     def segment_index(self) -> int:
         """The segment under the cursor, of a kind its longest one; -1 without a path."""
-        shown = self._shown
+        shown = self.shown
         if shown is None:
             return -1
         if self.kind < 0:
@@ -205,31 +199,14 @@ class PathPanel(Panel):
 
     def _show_message(self, message: str) -> None:
         """Show why there is no path."""
-        if self._shown is not None or message != self._message:
-            self._shown, self._message = None, message
+        if self.shown is not None or message != self._message:
+            self.shown, self._message = None, message
             self.refresh_content()
-
-    def _show_selection(self, text: str) -> None:
-        """Set what the path says of the selected event, "" without one."""
-        if text != self._selection:
-            self._selection = text
-            self._reveals_cursor = self._cursor > 0
-            self.refresh_content(top=False)
 
     def show_forecast(self, forecast: ShownForecast | None) -> None:
         """Show what a step would take with some changes, above the path; None for no changes."""
         self._forecast = forecast
         self.refresh_content()
-
-    def _move_cursor(self, distance: int) -> bool:
-        """Move the cursor down by `distance` entries (up where negative); return False at an end."""
-        shown = self._shown
-        if shown is None or not 0 <= self._cursor + distance < len(shown.path.shares) + len(shown.longest):
-            return False
-        self._cursor += distance
-        self._reveals_cursor = True
-        self.refresh_content(top=False)
-        return True
 
     # -- the path of what is on screen ----------------------------------------------------------------------
 
@@ -249,7 +226,7 @@ class PathPanel(Panel):
         self.update()
         if not self.is_on:
             return "critical path hidden"
-        return "" if self._shown is not None else self._describe_computing()
+        return "" if self.shown is not None else self._describe_computing()
 
     def update(self) -> None:
         """Pass the state to panel and lanes; request a path where the scope is another."""
@@ -303,8 +280,8 @@ class PathPanel(Panel):
         self.context.timeline.show_path(None if read.path is None else read.path.rows)
         if read.path is None:
             self._show_message(f"No critical path of {clean(read.scope.label)}: {read.problem}.")
-        elif read.path is not self._shown:
-            self._shown, self._message, self._cursor = read.path, "", 0
+        elif read.path is not self.shown:
+            self.shown, self._message, self._cursor = read.path, "", 0
             self.refresh_content()
 
     def _describe_computing(self) -> str:
@@ -312,18 +289,25 @@ class PathPanel(Panel):
         return f"computing the critical path{label} …"
 
     def _describe_selection(self) -> None:
-        shown, selected = self._shown, self.context.view_state.selected
+        shown, selected = self.shown, self.context.view_state.selected
         text = "" if shown is None or selected < 0 else shown.describe_event(self.context.view_state.trace, selected)
-        self._show_selection(text)
+        if text != self._selection:
+            self._selection = text
+            self._reveals_cursor = self._cursor > 0
+            self.refresh_content(top=False)
         self._chain_panel.show_path_note(text)
 
     # -- keys -----------------------------------------------------------------------------------------------
 
     def move(self, distance: int) -> str:
-        if self._move_cursor(distance) or (distance < 0 and self.scroll_to_top()):
-            self._position = -1
-            return ""
-        return f"the {'last' if distance > 0 else 'first'} row of the critical path; tab leaves the panel"
+        shown, entry = self.shown, self._cursor + distance
+        if shown is not None and 0 <= entry < len(shown.path.shares) + len(shown.longest):
+            self._cursor, self._reveals_cursor = entry, True
+            self.refresh_content(top=False)
+        elif distance > 0 or not self.scroll_to_top():
+            return f"the {'last' if distance > 0 else 'first'} row of the critical path; tab leaves the panel"
+        self._position = -1
+        return ""
 
     def enter(self) -> str | None:
         """Show the segment under the cursor on the lanes."""
@@ -333,7 +317,7 @@ class PathPanel(Panel):
 
     def next_evidence(self, distance: int) -> str | None:
         """Go to the next segment (1) or the previous one (-1), of the kind under the cursor if any."""
-        shown = self._shown
+        shown = self.shown
         if shown is None or not self.is_on or self.context.view_state.search.is_last_question:
             return None
         indexes = shown.list_segments(self.kind)
@@ -347,7 +331,7 @@ class PathPanel(Panel):
 
     def _go_to(self, index: int, fits: bool) -> str:
         """Select the event of a segment, and show its time. Returns a message that describes the segment."""
-        shown, state = self._shown, self.context.view_state
+        shown, state = self.shown, self.context.view_state
         if shown is None or index < 0:
             return ""
         self._position = index
@@ -376,7 +360,7 @@ class PathPanel(Panel):
             self._top = min(max(self._top, line - size.height + 1), line)
 
     def content(self, width: int) -> Lines:
-        shown = self._shown
+        shown = self.shown
         if shown is None:
             return wrap_text(self._message, width, self.palette.text)
         self._line_by_entry = {}
@@ -447,14 +431,13 @@ class PathPanel(Panel):
             label = truncate(clean(each.label), room)
             bar = "█" * round(each.share / most * BAR_CELLS) if room >= 32 or width >= KINDS_WIDTH + 18 else ""
             current = index == self._cursor
+            style = palette.active if current else palette.text
+            gap = " " * max(24 - cell_len(label), 1) * bool(bar)
             lines.append(
                 [
                     ("▶ " if current else "  ", palette.cursor),
-                    (numbers, palette.active if current else palette.text),
-                    (
-                        label + " " * max(24 - cell_len(label), 1) * bool(bar),
-                        palette.active if current else palette.text,
-                    ),
+                    (numbers, style),
+                    (label + gap, style),
                     (bar, palette.bar),
                 ]
             )

@@ -109,13 +109,10 @@ class ShownPath:
             return text if own >= time else f"{text}, {format_duration(own)} by itself"
         if slack is None:
             return "not part of what this path is about"
-        if slack <= 0:
-            return "off the critical path, but without slack: it could take no longer"
-        return f"off the critical path: could take {format_duration(slack)} longer before the {self.noun} grows"
-
-    @property
-    def noun(self) -> str:
-        return "step" if self.scope.event >= 0 else "range"
+        if slack > 0:
+            noun = "step" if self.scope.event >= 0 else "range"
+            return f"off the critical path: could take {format_duration(slack)} longer before the {noun} grows"
+        return "off the critical path, but without slack: it could take no longer"
 
 
 def read_path(trace: Trace, scope: PathScope) -> PathRead:
