@@ -31,7 +31,7 @@ from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.common import keys
-from torchprof_tui.ui.common.compare_asked import CompareAsked, TraceAsked, TrialsAsked
+from torchprof_tui.ui.common.compare_asked import CompareAsked, RunAsked, TraceAsked, TrialsAsked
 from torchprof_tui.ui.common.garbage_collection import GarbageCollectingApp
 from torchprof_tui.ui.common.ordered_keys import HelpApp, OrderedKeysApp
 from torchprof_tui.ui.common.screen_picture import draw_screen, write_new_pictures
@@ -216,9 +216,6 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
 
     def on_start_screen_chosen(self, message: StartScreen.Chosen) -> None:
         self._open(message.spec, *message.other_specs)
-
-    def on_start_screen_left(self) -> None:
-        self._leave_screen("StartScreen")
 
     @work(exclusive=True, group="open")
     async def _open(self, *specs: str) -> None:
@@ -441,12 +438,8 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
     def on_start_screen_record_asked(self) -> None:
         self.action_record()
 
-    def on_record_screen_start_requested(self, message: RecordScreen.StartRequested) -> None:
-        if self.is_shown("RecordScreen"):
-            self.switch_screen(self._create_recording_screen(message.request, message.cwd))
-
-    def on_recording_screen_restart_requested(self, message: RecordingScreen.RestartRequested) -> None:
-        if self.is_shown("RecordingScreen"):
+    def on_run_asked(self, message: RunAsked) -> None:
+        if self.is_shown("RecordScreen") or self.is_shown("RecordingScreen"):
             self.switch_screen(self._create_recording_screen(message.request, message.cwd))
 
     def _create_record_screen(
@@ -477,17 +470,6 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
             self.note_recording(self._current_opener.spec)
         self.pending_comparison = message.comparison
         self._open(*message.traces)
-
-    def on_record_screen_left(self) -> None:
-        self._leave_screen("RecordScreen")
-
-    def on_recording_screen_left(self) -> None:
-        self._leave_screen("RecordingScreen")
-
-    def _leave_screen(self, name: str) -> None:
-        """Leave the screen that asked for it, unless an earlier message has left it already."""
-        if self.is_shown(name):
-            self.pop_screen()
 
     # -- pictures ------------------------------------------------------------------------------------------
 

@@ -9,8 +9,7 @@ import pytest
 
 from tests.helpers.explorer_app import explorer, settled, text_of, two_steps
 from torchprof_tui.program.terminal_progress import TerminalProgress
-from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
-from torchprof_tui.ui.common.running_work import RunningWork
+from torchprof_tui.ui.common.debounced_worker import DebouncedWorker, RunningWork
 
 
 class Terminal(io.StringIO):
@@ -27,7 +26,7 @@ async def test_work_is_shown_after_a_while_and_until_it_ends(monkeypatch: pytest
         await settled(pilot)
         bar = TerminalProgress(terminal)
         monkeypatch.setattr(
-            "torchprof_tui.ui.common.running_work.find_progress", lambda app: bar if app is screen.app else None
+            "torchprof_tui.ui.common.debounced_worker.find_progress", lambda app: bar if app is screen.app else None
         )
         work = RunningWork(screen)
         number = work.begin("chain")

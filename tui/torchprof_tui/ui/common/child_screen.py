@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, expand_path, write_atomically
-from torchprof_tui.ui.common.comparison_prompt import ComparisonPrompt
+from torchprof_tui.ui.common.comparison_prompt import GO_TO, GO_TO_HINT, ComparisonPrompt
 from torchprof_tui.ui.common.comparison_request import COMPARE, ComparisonRequest
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
-from torchprof_tui.ui.common.go_anywhere import GO_TO, GO_TO_HINT
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.keys import EXPORT
 from torchprof_tui.ui.common.painted_widget import RowList, follow_theme
@@ -116,7 +116,6 @@ class ChildScreen(GuardedScreen[Any]):
             self._comparison.submit(message.text)
 
     def _compare(self, request: ComparisonRequest) -> None:
-        """Leave this screen for the comparison of the trace of the lanes."""
         self._close_prompt()
         if (lanes := self._lanes) is not None:
             self.dismiss(None)
@@ -155,6 +154,12 @@ class SearchScreen(ChildScreen):
     def submit(self, text: str) -> str:
         """Do what another prompt asked for. Returns what is wrong with the text, else ""."""
         raise NotImplementedError
+
+    def report_written(self, line: str, is_written: bool) -> str:
+        """Show that a file was written. Returns why it was not, for `submit`, else ""."""
+        if is_written:
+            self.show_message(line)
+        return "" if is_written else line
 
     def on_prompt_changed(self, message: PromptChanged) -> None:
         if message.purpose == self.SEARCH:
@@ -212,6 +217,11 @@ class ListScreen(SearchScreen):
 def cycle(choices: Sequence[Item], current: Item, distance: int) -> Item:
     """Return the choice that is `distance` after the current one, cyclically."""
     return choices[(choices.index(current) + distance) % len(choices)]
+
+
+def format_found(count: int, text: str) -> str:
+    """Format how many rows a search finds, beside its text, which is case-sensitive where it has a capital."""
+    return f"{count:,} found" + (" · case-sensitive: it has a capital" if is_case_sensitive(text) else "")
 
 
 def write_new_file(name: str, formatters: Mapping[str, Callable[[], str]], content: str) -> tuple[str, bool]:

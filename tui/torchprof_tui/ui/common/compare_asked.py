@@ -1,4 +1,4 @@
-"""The messages that ask the app for a comparison, for another trace, and for trials of a finding's remedies.
+"""The messages that ask the app for a comparison, another trace, a recording, and trials of a finding's remedies.
 
 The app imports them before its first frame, which the many other messages would delay.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 if TYPE_CHECKING:  # the first frame waits for neither
+    from torchprof_tui.runs.recording_request import RecordingRequest
     from torchprof_tui.trace.model.trace import Trace
     from torchprof_tui.ui.common.comparison_request import ComparisonRequest
 
@@ -29,6 +30,14 @@ class TraceAsked(Message):
     """Open the trace of this name."""
 
     spec: str
+
+
+@dataclass
+class RunAsked(Message):
+    """Record `request` in folder `cwd`, in place of the screen that asks."""
+
+    request: RecordingRequest
+    cwd: str
 
 
 @dataclass

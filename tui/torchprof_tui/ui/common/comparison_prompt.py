@@ -8,6 +8,7 @@ from typing import Any
 from textual.screen import Screen
 
 from torchprof_tui.analysis.compare.step_selection import ComparisonError
+from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 from torchprof_tui.ui.common.comparison_request import (
     COMPARE,
     SHORT_FORMS,
@@ -18,6 +19,16 @@ from torchprof_tui.ui.common.comparison_request import (
     take_choice,
 )
 from torchprof_tui.ui.common.status_line import Choice, Prompt
+
+GO_TO = "go to"
+"""The label of the prompt."""
+
+GO_TO_HINT = "12ms · #3 · rank 1 · memory, doctor, … · a trace"
+
+
+def is_trace_name(text: str) -> bool:
+    """Return whether a text names a trace: a sample, a path or a URL, rather than a time or a step."""
+    return text.startswith((SAMPLE_PREFIX, "~", ".")) or "/" in text or text.endswith((".json", ".gz", ".zst", ".xz"))
 
 
 class ComparisonPrompt:

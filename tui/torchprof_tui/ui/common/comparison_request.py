@@ -83,7 +83,6 @@ MAX_OWN_CHOICES = 5
 
 
 def _format_pair(noun: str, a: int, b: int) -> str:
-    """Name the two steps or ranks of a comparison, as `parse_request` reads them."""
     return f"{noun} {a} against {noun} {b}"
 
 

@@ -86,7 +86,6 @@ class GarbageCollectingApp(App[None]):
             asyncio.get_running_loop().run_in_executor(None, trim_heap)
 
     def _list_kept_screens(self) -> list[Screen[Any]]:
-        """List the removed screens that something still refers to."""
         return [screen for screen in self._removed_screens if screen not in self.screen_stack]
 
     # -- when ------------------------------------------------------------------------------------------------

@@ -137,7 +137,6 @@ class ScreenCommands(Provider):
                 yield Hit(score, matcher.highlight(text), self._runner(key), help=_describe_keys(key))
 
     def _commands(self) -> Iterator[tuple[str, KeyHelp]]:
-        """Yield (text, key) of each command."""
         for title, listed in group_by_section(self.screen.active_bindings.values()).items():
             for key in listed:
                 yield f"{title}: {key.description}", key

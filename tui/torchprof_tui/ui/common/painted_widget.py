@@ -121,7 +121,6 @@ class PaintedWidget(Widget):
         self._needs_prepare = True
 
     def _paint_missing(self, ys: Iterable[int]) -> None:
-        """Paint the lines that are not in the cache."""
         if self._needs_prepare:
             self._strip_cache.clear()
             self._needs_prepare = False
@@ -442,8 +441,9 @@ class RowList(PaintedWidget):
             self._top = self.cursor - self.page_size + 1
         self._top = min(self._top, max(0, self._count - self.page_size))
 
-    def visible_text(self, width: int) -> str:
-        """Return the header and the rows on screen as plain text, for copying: at most `width` cells wide."""
+    def visible_text(self, width: int = 0) -> str:
+        """Return the header and the rows on screen as plain text, for copying; `width` 0: at most COPY_WIDTH cells."""
+        width = width or min(self.size.width, COPY_WIDTH)
         rows = range(self._top, min(self._top + self.page_size, self._count))
         lines = [self._build_header(width), *(self._build_row(index, width, False) for index in rows)]
         return "\n".join("".join(text for text, _ in runs).rstrip() for runs in lines)

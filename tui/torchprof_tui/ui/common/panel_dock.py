@@ -120,7 +120,6 @@ class PanelTabs(PaintedWidget):
         return f" {self._titles[panel]} ", palette.strong if panel in self._offsets else palette.muted
 
     def _fit_next_keys(self, room: int) -> list[TextRun]:
-        """Format as many of the next keys as fit into `room` cells."""
         hints: list[TextRun] = []
         for key, label in self._next_keys:
             cells = cell_len(key) + cell_len(label) + 3

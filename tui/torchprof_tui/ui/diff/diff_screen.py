@@ -177,7 +177,6 @@ class DiffScreen(SearchScreen):
             self._opener.close()
 
     def _post(self, message: Message) -> None:
-        """Post a message of the worker, unless the screen was left."""
         if self.is_attached:
             self.post_message(message)
 
@@ -312,7 +311,6 @@ class DiffScreen(SearchScreen):
         self._set_part(message.panel)
 
     def _set_part(self, part: str) -> None:
-        """Give a part the keys; a panel is shown."""
         self._part = part
         if part in (ACCOUNT, ROWS, REMARKS):
             self._dock.show_panel(part)
@@ -459,7 +457,6 @@ class DiffScreen(SearchScreen):
         self._rows.show_rows()
 
     def _select_events(self, event_a: int, event_b: int, fit: bool) -> None:
-        """Select an event of each side (-1: none) and show both."""
         a, b = self.sides
         a.select(event_a)
         b.select(event_b)

@@ -70,7 +70,6 @@ class ChildScreens:
         return screen
 
     def _get_profile(self) -> Profile:
-        """Return the profile of the current rank, built when it is first needed."""
         from torchprof_tui.analysis.table.groups import Profile  # deferred: see the module docstring
 
         rank = self._view_state.current_rank()

@@ -225,7 +225,6 @@ class ExplorerScreen(GuardedScreen[None]):
         return problem
 
     def _default_status(self) -> str:
-        """Return the status line for a state without a message: the search, or the selected event."""
         state, matches = self.view_state, self.view_state.search.matches
         if matches is not None:
             number = state.search.match_number(state.selected)
@@ -549,7 +548,6 @@ class ExplorerScreen(GuardedScreen[None]):
         self.app.push_screen(await self._child_screens.create(name), select)
 
     def _select_returned_event(self, event: int | None) -> None:
-        """Select and fit the event that was chosen on a child screen, None for none."""
         self._run_move(lambda: None if event is None else self.view_state.fit_event(event))
 
     def action_scroll_panel(self, direction: int) -> None:

@@ -122,7 +122,6 @@ class LessonDriver:
         return rows is None or (screen is self.explorer and self.explorer.view_state.selected in rows)
 
     def _describe_miss(self, selected: int) -> str:
-        """Say that the selected event is not the one to look at; "" where none is asked for or selected."""
         assert self.lesson is not None
         rows = self.lesson.evidence.rows[self.lesson.index]
         if rows is None or selected < 0 or selected in rows:

@@ -14,14 +14,13 @@ from textual.screen import Screen
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.ui.common.compare_asked import CompareAsked, TraceAsked
-from torchprof_tui.ui.common.comparison_prompt import ComparisonPrompt
+from torchprof_tui.ui.common.comparison_prompt import GO_TO, GO_TO_HINT, ComparisonPrompt, is_trace_name
 from torchprof_tui.ui.common.comparison_request import (
     COMPARE,
     ComparisonRequest,
     list_own_choices,
 )
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
-from torchprof_tui.ui.common.go_anywhere import GO_TO, GO_TO_HINT, is_trace_name
 from torchprof_tui.ui.common.keys import list_named_commands
 from torchprof_tui.ui.common.name_display import shorten, truncate
 from torchprof_tui.ui.common.status_line import Choice, Prompt, PromptChanged, PromptClosed, PromptSubmitted
@@ -85,7 +84,6 @@ class WhatIfController:
         self._debounced_worker.submit("what-if", partial(self._read, step, text, is_final))
 
     def _read(self, step: int | None, text: str, is_final: bool) -> WhatIfRead:
-        """Predict; called on a worker thread."""
         if self._reader is None:
             module = importlib.import_module("torchprof_tui.ui.explorer.path.shown_forecast")
             self._reader = module.ForecastReader(self._view_state.trace)
@@ -254,7 +252,6 @@ class PromptController:
         self._show_message(message)
 
     def _preview_search(self, text: str) -> None:
-        """Search and show the number of matches while the query is being typed."""
         problem = self._view_state.search.set_query(text)
         matches = self._view_state.search.matches
         case = f"{CASE_NOTE} · " if is_case_sensitive(text) else ""

@@ -185,7 +185,6 @@ class VerdictLine(PaintedWidget):
         return self.verdict is not None and len(self._wrap_lines(self.size.width - 2)) <= self.size.height
 
     def _wrap_lines(self, width: int) -> list[str]:
-        """Wrap the rank, the regime and what to do first."""
         assert self.verdict is not None
         regime = "" if self.verdict.busy is None else f"{self.verdict.regime.value} · "
         wrapped = wrap_text(clean(f"{self._rank_prefix}{regime}{self.verdict.first}"), width, self.palette.text)

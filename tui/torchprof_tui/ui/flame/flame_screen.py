@@ -3,29 +3,80 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 from textual.app import ComposeResult
+from textual.message import Message
 
-from torchprof_tui.analysis.flame.flame_tree import FlameTree, FoldBy, FoldTime, format_speedscope, iterate_folded_lines
-from torchprof_tui.analysis.flame.fold import has_frames
+from torchprof_tui.analysis.flame.flame_tree import (
+    FlameTree,
+    FoldBy,
+    FoldTime,
+    NoFramesError,
+    format_speedscope,
+    iterate_folded_lines,
+)
+from torchprof_tui.analysis.flame.fold import fold_trace, has_frames
+from torchprof_tui.analysis.kernel.names.distinct_labels import label_kernels
 from torchprof_tui.analysis.search.name_search import BadPattern, is_case_sensitive
 from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.words.dictionary import Word, find_event_word
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
+from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.child_screen import MAX_VIEWS, SEARCH_HINT, SearchScreen, cycle, write_new_file
+from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
 from torchprof_tui.ui.common.status_line import StatusLine
-from torchprof_tui.ui.flame.flame_worker import FlameMade, FlameQuery, FlameView, fold_scope
 from torchprof_tui.ui.flame.frame_search import search_frames
 from torchprof_tui.ui.flame.icicle import BoxPicked, FrameLines, Icicle
 from torchprof_tui.ui.flame.icicle_layout import Box, Zoom
 from torchprof_tui.ui.lanes.view_state import ViewState
 from torchprof_tui.ui.table.scope_choices import TableScope, list_table_scopes
+
+
+class FlameQuery(NamedTuple):
+    """The flame graph to show; results for an earlier query are dropped."""
+
+    fold_by: FoldBy
+    time: FoldTime
+    scope: int
+
+
+class FlameMade(Message):
+    """A trace was folded, or `problem` says why not. `labels`: of GPU work, by index of its name."""
+
+    def __init__(self, query: FlameQuery, tree: FlameTree | None, labels: dict[int, str], problem: str = "") -> None:
+        super().__init__()
+        self.query, self.tree, self.labels, self.problem = query, tree, labels, problem
+
+
+def fold_scope(trace: Trace, query: FlameQuery, scope: TableScope) -> FlameMade:
+    """Fold the events of a scope, and label the GPU work among them as the other screens do."""
+    try:
+        tree = fold_trace(trace, query.fold_by, query.time, scope.select_events())
+    except NoFramesError as error:
+        return FlameMade(query, None, {}, str(error))
+    work = np.unique(tree.name[np.isin(tree.kind, [int(kind) for kind in GPU_WORK])]).tolist()
+    labels = label_kernels([tree.names[index] for index in work])
+    return FlameMade(query, tree, dict(zip(work, map(clean, labels), strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class FlameView:
+    """What the flame graph shows: which one, its zoom, the search, and the node of the cursor."""
+
+    query: FlameQuery
+    zoom: Zoom
+    search: str
+    node: int
+
 
 TABS = {FoldBy.STACK: "stacks", FoldBy.MODULE: "modules", FoldBy.OP: "ops"}
 OTHER_FRAMES = {FoldBy.STACK: "shift+tab: ops. ", FoldBy.MODULE: "tab: ops. ", FoldBy.OP: "g: GPU or CPU time. "}
@@ -100,7 +151,6 @@ class FlameScreen(SearchScreen):
         return ""
 
     def _show_summary(self) -> None:
-        """Show which time the graph adds up, its scope, and what has no frame."""
         tree, scope = self.icicle.flame, self._scopes[self._query.scope].label
         parts = [TIME_NAMES[self._query.time], scope]
         if tree is None or not tree.total:
@@ -167,7 +217,6 @@ class FlameScreen(SearchScreen):
         self._history.append(FlameView(self._query, self.icicle.zoom, self._search_text, node))
 
     def _restore(self, view: FlameView) -> None:
-        """Show the zoom, the search and the cursor of a view of the same query."""
         self.icicle.show_zoom(view.zoom, view.node)
         self.search(view.search)
 
@@ -372,10 +421,8 @@ class FlameScreen(SearchScreen):
             ".folded": lambda: "".join(iterate_folded_lines(tree)),
             ".speedscope.json": lambda: format_speedscope(tree, Path(self.trace.label).name),
         }
-        line, written = write_new_file(text, formatters, f"{int((tree.value_ns > 0).sum()):,} stacks")
-        if written:
-            self._status.show_message(line)
-        return "" if written else line
+        stacks = f"{int((tree.value_ns > 0).sum()):,} stacks"
+        return self.report_written(*write_new_file(text, formatters, stacks))
 
     def action_copy(self, everything: bool) -> None:
         if (found := self._find_box()) is None:

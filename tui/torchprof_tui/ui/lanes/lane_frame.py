@@ -119,7 +119,6 @@ def force_events(trace: Trace, frame: LaneFrame, ys: Sequence[int], cells: Cells
 
 
 def _merge_rows(part: Cells, content: LineContent) -> Cells:
-    """Merge the rows of a line into one."""
     if len(part.event) == 1:
         return part
     if not len(part.event):

@@ -185,7 +185,6 @@ class MemoryScreen(CurveScreen[ShownDevice]):
         self.request_state()
 
     def _show_device(self, number: int) -> None:
-        """Show a device, with the cursor at its peak."""
         self._number, self._filter, self.state = number, None, None
         shown = self._devices[number]
         memory = shown.history.memory

@@ -113,7 +113,6 @@ class SnapshotScreen(CurveScreen[ShownSnapshot]):
         return f"the trace beside it, {clean(traces[0].name)}, may have these ops: open it (o), and press M"
 
     def _show_device(self, number: int) -> None:
-        """Show a device, with the cursor at the peak of its history."""
         self._number = number
         shown = self._devices[number]
         if len(shown.time):

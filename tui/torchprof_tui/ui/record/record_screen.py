@@ -1,6 +1,6 @@
 """Form for a recording: a built-in workload, the user's own command, or an earlier run, with the options.
 
-The form shows the equivalent command line. It starts nothing itself: it posts `StartRequested`.
+The form shows the equivalent command line. It starts nothing itself: it posts `RunAsked`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ import os
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.containers import Container
 from textual.content import Content
-from textual.message import Message
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option as Row
 
@@ -39,6 +37,7 @@ from torchprof_tui.trace.core.user_files import make_absolute
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.bindings import style_hints
+from torchprof_tui.ui.common.compare_asked import RunAsked
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_age
@@ -114,16 +113,6 @@ class RecordScreen(GuardedScreen[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_MIN_WIDTH, "-wide")]
     AUTO_FOCUS = "#run-list"
     BINDINGS = keys.RECORD
-
-    @dataclass
-    class StartRequested(Message):
-        """The user wants to record `request` in folder `cwd`."""
-
-        request: RecordingRequest
-        cwd: str
-
-    class Left(Message):
-        """The user left the form with escape."""
 
     def __init__(
         self,
@@ -272,7 +261,7 @@ class RecordScreen(GuardedScreen[None]):
         except (RequestError, OSError) as error:
             self._show_hint(str(error), error=True)
             return
-        self.post_message(self.StartRequested(request, self._cwd))
+        self.post_message(RunAsked(request, self._cwd))
 
     # -- hint and equivalent command -----------------------------------------------------------------------
 
@@ -298,7 +287,6 @@ class RecordScreen(GuardedScreen[None]):
         hint.update(Content(clean(text)))
 
     def _update_hint(self) -> None:
-        """Show the keys of the focused widget and a hint about the current row."""
         focused = self.focused.id if self.focused is not None and self.focused.id in KEY_HINTS else "run-list"
         hints = KEY_HINTS[focused or "run-list"]
         while len(hints) > 1 and len("   ".join(hints)) > self.size.width - 2:
@@ -378,7 +366,7 @@ class RecordScreen(GuardedScreen[None]):
         self.set_focus(self.query_one(f"#{order[(index + direction) % len(order)]}"))
 
     def action_back(self) -> None:
-        self.post_message(self.Left())
+        self.dismiss()
 
 
 def create_form_of_trace(path: str, trace: Trace | None, environment: Mapping[str, str] | None) -> RecordScreen:

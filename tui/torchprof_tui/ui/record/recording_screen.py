@@ -21,6 +21,7 @@ from torchprof_tui.runs.recording_request import RecordingRequest
 from torchprof_tui.runs.run_result import RunResult
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.bindings import style_hints
+from torchprof_tui.ui.common.compare_asked import RunAsked
 from torchprof_tui.ui.common.comparison_request import ComparisonRequest
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.name_display import clean
@@ -58,16 +59,6 @@ class RecordingScreen(GuardedScreen[None]):
 
         traces: tuple[str, ...]
         comparison: ComparisonRequest | None = None
-
-    @dataclass
-    class RestartRequested(Message):
-        """The user wants to record the same request again."""
-
-        request: RecordingRequest
-        cwd: str
-
-    class Left(Message):
-        """The user left the screen with escape, after the run's end."""
 
     def __init__(
         self, request: RecordingRequest, cwd: str, environment: Mapping[str, str] | None = None, earlier: str = ""
@@ -207,11 +198,11 @@ class RecordingScreen(GuardedScreen[None]):
 
     def action_again(self) -> None:
         if not self.busy:
-            self.post_message(self.RestartRequested(self.request, self.cwd))
+            self.post_message(RunAsked(self.request, self.cwd))
 
     def action_back(self) -> None:
         if not self.busy:
-            self.post_message(self.Left())
+            self.dismiss()
 
     # -- scrolling -----------------------------------------------------------------------------------------
 

@@ -203,9 +203,6 @@ class StartScreen(GuardedScreen[None]):
     class LearnAsked(Message):
         """The user wants to see the cases."""
 
-    class Left(Message):
-        """The user left the screen with escape."""
-
     def __init__(
         self,
         can_go_back: bool = False,
@@ -288,7 +285,6 @@ class StartScreen(GuardedScreen[None]):
 
     @property
     def _first_trace_key(self) -> str | None:
-        """Key of the first row that opens a trace."""
         return next((spec for spec in self._rows if spec not in _COMMAND_SPECS), None)
 
     def _remote_section(self) -> list[tuple[str, list[TraceRow]]]:
@@ -398,7 +394,7 @@ class StartScreen(GuardedScreen[None]):
             else:
                 self.post_message(self.Chosen(parent))
         elif self._can_go_back:
-            self.post_message(self.Left())
+            self.dismiss()
         elif (folder := self._folder.absolute()) == folder.parent:
             self.notify(f"{folder} has no parent folder: type a path with o", markup=False)
         else:
@@ -412,7 +408,7 @@ class StartScreen(GuardedScreen[None]):
         elif self.query_one(PathInput).has_focus:
             self.query_one(OptionList).focus()
         elif self._can_go_back:
-            self.post_message(self.Left())
+            self.dismiss()
 
 
 def parent_of_remote_folder(spec: str) -> str | None:
@@ -449,7 +445,6 @@ def _list_samples(origin: str) -> list[TraceRow]:
 
 
 def _format_run_row(run: RankRun, folder: str) -> TraceRow:
-    """Build one row for all ranks of a run."""
     numbers = run.ranks
     is_complete = numbers == list(range(len(numbers)))
     ranks = f"all {len(numbers)} ranks" if is_complete else f"{len(numbers)} ranks, {numbers[0]} to {numbers[-1]}"

@@ -89,7 +89,6 @@ class RowPanel(TextPanel):
         )
 
     def _format_spread(self, stats: DurationStatistics, width: int) -> Lines:
-        """Format what is notable of the row, then the spread of its durations."""
         text = (
             f"{stats.count:,} instances · median {format_duration(stats.median)} · mean {format_duration(stats.mean)}"
             f" · p5 {format_duration(stats.p5)} · p95 {format_duration(stats.p95)}"
@@ -99,7 +98,6 @@ class RowPanel(TextPanel):
         return reading + wrap_text(text, width, self.palette.text)
 
     def _format_instances(self, detail: RowDetail, width: int) -> Lines:
-        """Format the strip chart of all instances and, below it, the selected one."""
         palette, index = self.palette, self._instance_index
         chart, cell = build_strip_chart(detail.duration, index, min(width - 2, 100))
         start, duration = int(detail.start[index]), int(detail.duration[index])

@@ -8,7 +8,6 @@ from functools import partial
 
 from textual.app import ComposeResult
 
-from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.analysis.table.groups import Profile, compute_gpu_time_shares
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.row_detail import find_row_of_event
@@ -16,8 +15,8 @@ from torchprof_tui.analysis.table.sheets import format_spans_note
 from torchprof_tui.analysis.table.table_reading import describe_row, has_balance
 from torchprof_tui.analysis.words.dictionary import Word, find_event_word
 from torchprof_tui.ui.common import keys
-from torchprof_tui.ui.common.child_screen import MAX_VIEWS, SEARCH_HINT, ListScreen, cycle
-from torchprof_tui.ui.common.painted_widget import COPY_WIDTH, HeaderPicked, RowList, RowPicked, TextRun
+from torchprof_tui.ui.common.child_screen import MAX_VIEWS, SEARCH_HINT, ListScreen, cycle, format_found
+from torchprof_tui.ui.common.painted_widget import HeaderPicked, RowList, RowPicked, TextRun
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.lanes.view_state import ViewState
@@ -163,7 +162,6 @@ class TableScreen(ListScreen):
         self._reading.display = bool(reading)
 
     def _move_to_row(self, row: int) -> None:
-        """Move the cursor to a row of the sheet, if it is listed."""
         index = self._listing.index_of(row) if row >= 0 else -1
         if index >= 0:
             self.rows.move_to(index)
@@ -413,8 +411,7 @@ class TableScreen(ListScreen):
         return problem
 
     def describe_found(self, text: str) -> str:
-        case = " · case-sensitive: it has a capital" if is_case_sensitive(text) else ""
-        return f"{len(self._listing.order):,} found{case}"
+        return format_found(len(self._listing.order), text)
 
     def finish_search(self, text: str) -> None:
         if text and not len(self._listing.order):
@@ -424,10 +421,7 @@ class TableScreen(ListScreen):
         """Write the listed rows to a file, and show so."""
         if not text or self._built_sheet is None:
             return ""
-        line, written = sheet_rows.write_sheet(self._built_sheet.sheet, self._listing.order, text)
-        if written:
-            self._status.show_message(line)
-        return "" if written else line
+        return self.report_written(*sheet_rows.write_sheet(self._built_sheet.sheet, self._listing.order, text))
 
     def action_copy(self, everything: bool) -> None:
         if self._tab == CHARTS_TAB and everything:
@@ -435,8 +429,7 @@ class TableScreen(ListScreen):
         elif not self._has_rows():
             return
         elif everything:
-            text = self.rows.visible_text(min(self.rows.size.width, COPY_WIDTH))
-            text, label = f"{text}\n{self._summary.message}\n", "the rows on screen"
+            text, label = f"{self.rows.visible_text()}\n{self._summary.message}\n", "the rows on screen"
         elif self._built_sheet is None or self._cursor_row < 0:
             self._status.show_message("nothing to copy: no row is selected")
             return

@@ -57,11 +57,9 @@ class TimeShareCharts(TextPanel):
         return lines + [self._format_step(shares, row, longest, width) for row in range(len(shares.step_names))]
 
     def _select_fill_kind(self, index: int) -> int:
-        """Return the kind of event whose colour the class at `index` is drawn with."""
         return int(_FILL_KINDS[index]) if index < CLASSES_SHOWN else int(Kind.OTHER)
 
     def _format_bars(self, shares: list[TimeShare], width: int, label_cells: int, coloured: bool = False) -> Lines:
-        """Format one bar for each share, relative to the largest."""
         largest = max((share.share for share in shares), default=1.0) or 1.0
         bar_cells = max(width - label_cells - 22, 4)
         palette, lines = self.palette, []

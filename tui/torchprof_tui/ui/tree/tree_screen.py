@@ -19,11 +19,11 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.ui.common import keys
-from torchprof_tui.ui.common.child_screen import SEARCH_HINT, ListScreen
+from torchprof_tui.ui.common.child_screen import SEARCH_HINT, ListScreen, format_found
 from torchprof_tui.ui.common.labels import short_label
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.painted_widget import COPY_WIDTH, RowList, RowPicked, TextRun
+from torchprof_tui.ui.common.painted_widget import RowList, RowPicked, TextRun
 from torchprof_tui.ui.tree.fold_state import FoldSnapshot, FoldState
 
 NUMBER_CELLS, SELF_CELLS, GPU_CELLS = 54, 12, 21
@@ -111,7 +111,6 @@ class TreeScreen(ListScreen):
             self._status.show_message(f"{rank}{len(folds.visible_nodes):,} of {len(tree):,} nodes{omitted}")
 
     def _show_match(self) -> None:
-        """Say which match the cursor is on, or that there is none."""
         folds, node = self._fold_state, self._cursor_node
         assert folds is not None
         if not folds.match_count:
@@ -128,7 +127,6 @@ class TreeScreen(ListScreen):
 
     @property
     def _cursor_node(self) -> int:
-        """The node under the cursor, -1 for none."""
         nodes = self._fold_state.visible_nodes if self._fold_state is not None else ()
         return int(nodes[self.rows.cursor]) if len(nodes) else -1
 
@@ -283,7 +281,7 @@ class TreeScreen(ListScreen):
             self._status.show_message("nothing to copy")
             return
         if everything:
-            text, label = self.rows.visible_text(min(self.rows.size.width, COPY_WIDTH)) + "\n", "the rows on screen"
+            text, label = self.rows.visible_text() + "\n", "the rows on screen"
         else:
             name = int(self.call_tree.name[node])
             text = label = self.call_tree.names[name] if name >= 0 else self.call_tree.root_labels[node]
@@ -341,8 +339,7 @@ class TreeScreen(ListScreen):
         return problem
 
     def describe_found(self, text: str) -> str:
-        case = " · case-sensitive: it has a capital" if is_case_sensitive(text) else ""
-        return f"{0 if self._fold_state is None else self._fold_state.match_count:,} found{case}"
+        return format_found(0 if self._fold_state is None else self._fold_state.match_count, text)
 
     def cancel_search(self) -> None:
         """Show what was on screen before the search."""

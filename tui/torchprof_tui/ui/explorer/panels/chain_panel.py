@@ -307,7 +307,6 @@ class ChainPanel(Panel):
         return lines
 
     def _format_work(self, chain: Chain, width: int, first: int) -> Lines:
-        """List the GPU work beneath the event, where it is more than one piece."""
         palette = self.palette
         if len(chain.work) < 2:
             return []

@@ -455,7 +455,6 @@ class CheatsheetPanel(Panel):
         return check_line(finding.line, rank, finding.id)
 
     def _move_to(self, finding_id: str) -> None:
-        """Move the cursor to the entry of this id."""
         self._cursor_id, self._is_cursor_moved = finding_id, True
         self._evidence.reset()
         self._reveals_cursor = True

@@ -138,7 +138,6 @@ def _format_time(checked: CheckResult, room: int, width: int, palette: Palette) 
 
 
 def _format_finding(number: int, finding: Finding, width: int, id_cells: int, stake: str, palette: Palette) -> Lines:
-    """Format a finding with what was measured, wrapped beside its name."""
     sign, style = choose_sign(finding, palette)
     runs: list[TextRun] = [
         (f"{number} ", palette.key),
@@ -418,7 +417,6 @@ def _explain(event: Event, word: Word, says_what: bool) -> list[tuple[str, str]]
 
 
 def _describe_position(event: Event, position: SiblingPosition) -> list[tuple[str, str]]:
-    """Describe where the event is within its parent, or within its lane."""
     parent = event.parent
     nth = format_ordinal(position.nth)
     if parent is None:
@@ -430,7 +428,6 @@ def _describe_position(event: Event, position: SiblingPosition) -> list[tuple[st
 
 
 def _describe_same_name(same_name: SameNameStatistics) -> list[tuple[str, str]]:
-    """Describe the durations of all events of this name."""
     if same_name.count <= 1:
         return [("same name", "the only one of this name")]
     durations = (
@@ -441,7 +438,6 @@ def _describe_same_name(same_name: SameNameStatistics) -> list[tuple[str, str]]:
 
 
 def _shorten_name(name: str) -> str:
-    """Shorten a name for use inside a sentence."""
     text = clean(name[:61])
     return text if len(text) <= 60 else text[:59] + "…"
 

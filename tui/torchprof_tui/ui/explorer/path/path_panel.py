@@ -410,7 +410,6 @@ class PathPanel(Panel):
         return lines
 
     def _format_forecast(self, width: int) -> Lines:
-        """Format the forecast and its scenarios, with what each saves alone."""
         forecast, palette = self._forecast, self.palette
         if forecast is None:
             return []
