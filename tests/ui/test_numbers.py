@@ -150,7 +150,7 @@ async def test_a_prediction(capsys: pytest.CaptureFixture[str], path: Path) -> N
             screen.view_state.select(next(step.event for step in shown.steps if step.name == told["step"]))
         await pilot.press(":", *"what-if", "enter")
         await settled(pilot)
-        screen._prompts.prompt.query_one(Input).value = change
+        screen._prompt.query_one(Input).value = change
         await pilot.press("enter")
         await settled(pilot)
         said = read_screen(screen)

@@ -15,13 +15,13 @@ from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 
 
 def what_is_asked(screen: ExplorerScreen) -> str:
-    return screen._prompts.prompt.query_one(Input).value
+    return screen._prompt.query_one(Input).value
 
 
 async def ask(screen: ExplorerScreen, pilot, text: str) -> None:  # type: ignore[no-untyped-def]
     await pilot.press(":", *"what-if", "enter")
     await settled(pilot)
-    screen._prompts.prompt.query_one(Input).value = text
+    screen._prompt.query_one(Input).value = text
     await pilot.pause()
     await pilot.press("enter")
     await settled(pilot)
@@ -48,11 +48,11 @@ async def test_scenarios_stack_and_are_listed_with_what_each_wins_alone() -> Non
 async def test_a_wrong_scenario_says_what_is_accepted_and_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
     async with explorer(load_sample("train_gpt_eager"), (240, 60)) as (screen, pilot):
         hints: list[str] = []
-        monkeypatch.setattr(screen._prompts.prompt, "show_hint", hints.append)
+        monkeypatch.setattr(screen._prompt, "show_hint", hints.append)
         await ask(screen, pilot, "clas=gemm*0.5")
         assert "it begins with class, op, kernel" in hints[-1]
-        assert screen._prompts.prompt.is_open
-        screen._prompts.prompt.query_one(Input).value = "class=gem*0.5"
+        assert screen._prompt.is_open
+        screen._prompt.query_one(Input).value = "class=gem*0.5"
         await pilot.press("enter")
         await settled(pilot)
         assert "the classes: other, gemm" in hints[-1]

@@ -105,16 +105,6 @@ def normalize_keys(keys: str) -> list[str]:
     return [_character_to_key(key) if len(key) == 1 else key for key in keys.split(",") if key]
 
 
-def find_new_names(bindings: Iterable[Binding], keymap: Mapping[str, str]) -> dict[str, str]:
-    """Return the remapped keys of these bindings: by the name on a hint before, the name of the first key now."""
-    names: dict[str, str] = {}
-    for binding in bindings:
-        if binding.id and binding.id in keymap:
-            new = normalize_keys(keymap[binding.id])
-            names[format_key_name(binding.key)] = format_key_name(new[0]) if new else ""
-    return names
-
-
 def rename_hint(keys: str, names: Mapping[str, str]) -> str:
     """Return the keys of a hint as they are now; `wasd` and `←→` are several keys in one word."""
     if not names:
@@ -126,7 +116,11 @@ def rename_hints(
     hints: Sequence[tuple[str, str]], bindings: Iterable[Binding], keymap: Mapping[str, str]
 ) -> list[tuple[str, str]]:
     """Return (keys, label) hints with the keys as they are now."""
-    names = find_new_names(bindings, keymap) if keymap else {}
+    names: dict[str, str] = {}  # by the name on a hint before, the name of the first key now
+    for binding in bindings if keymap else ():
+        if binding.id and binding.id in keymap:
+            new = normalize_keys(keymap[binding.id])
+            names[format_key_name(binding.key)] = format_key_name(new[0]) if new else ""
     return [(rename_hint(keys, names), label) for keys, label in hints]
 
 

@@ -60,7 +60,7 @@ class ChildScreen(GuardedScreen[Any]):
         self.show_message(format_copy_message(label))
 
     def _open_prompt(
-        self, purpose: str, hint: str, text: str, replace: bool = True, choices: Sequence[Choice] = ()
+        self, purpose: str, hint: str, text: str, choices: Sequence[Choice] = (), replace: bool = True
     ) -> None:
         """Ask for a text; `replace`: typing replaces what there is; `choices`: what is listed above it."""
         self.add_class("asking")
@@ -94,10 +94,7 @@ class ChildScreen(GuardedScreen[Any]):
     def _ask_comparison(self, own: Sequence[Choice]) -> None:
         """Open the prompt of a comparison. `own`: comparisons of the trace with itself."""
 
-        def show(hint: str, text: str, choices: Sequence[Choice]) -> None:
-            self._open_prompt(COMPARE, hint, text, choices=choices)
-
-        self._comparison.open(show, own)
+        self._comparison.open(partial(self._open_prompt, COMPARE), own)
 
     def on_prompt_changed(self, message: PromptChanged) -> None:
         if message.purpose == COMPARE:

@@ -68,7 +68,10 @@ class TerminalGuard:
         self.stop()
         if not os.isatty(output):
             return
-        modes = "sane" if attributes is None else format_modes(attributes)
+        modes = "sane"
+        if attributes is not None:  # as `stty -g` prints them on Linux: hexadecimal numbers, separated by colons
+            characters = [ord(value) if isinstance(value, bytes) else value for value in attributes[6]]
+            modes = ":".join(f"{number:x}" for number in [*attributes[:4], *characters])
         with contextlib.suppress(OSError):  # without a shell, or another process, the terminal is not guarded
             self._process = subprocess.Popen(
                 ["/bin/sh", "-c", _SCRIPT, "torchprof-tui-guard", modes, KILLED_LINE],
@@ -85,12 +88,6 @@ class TerminalGuard:
             return
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             process.communicate(b"restored\n", timeout=_END_SECONDS)
-
-
-def format_modes(attributes: list[Any]) -> str:
-    """Format terminal attributes as `stty -g` does on Linux: hexadecimal numbers, separated by colons."""
-    characters = [ord(value) if isinstance(value, bytes) else value for value in attributes[6]]
-    return ":".join(f"{number:x}" for number in [*attributes[:4], *characters])
 
 
 REPAINT_MODES = "\x1b[?1049h\x1b[?25l\x1b[?1004h\x1b[?7l\x1b[?2004h"

@@ -240,7 +240,12 @@ class SideLanes(Vertical):
     def _arrange(self) -> None:
         self._lines = arrange_lanes(self.trace, self._order, max(self._height, 1), self._folded)
         if not self._was_scrolled and self._side is not None:
-            self._top = find_first_top(self._side, self._lines)
+            # the outermost ops of the busiest thread, below Python frames around them
+            trace, (first, last) = self.trace, self._side.window
+            threads = [number for number in self._lines.lanes() if trace.lanes[number].role is Role.THREAD]
+            inside = (trace.start >= first) & (trace.start < last) & (trace.kind == Kind.OP)
+            rows = trace.row[inside & (trace.lane == threads[0])] if threads else trace.row[:0]
+            self._top = max(self._lines.line_index(threads[0], int(rows.min())) or 0, 0) if len(rows) else 0
         self._top = min(self._top, self._lines.max_top(max(self._height, 1)))
 
     def scroll_lines(self, count: int) -> str:
@@ -317,16 +322,3 @@ def arrange_lanes(trace: Trace, order: list[int], height: int, folded: frozenset
     if not threads:
         body, pinned = order, []
     return LaneLines.build_plain(trace, body, LaneArrangement(folded=folded, pinned=tuple(sorted(pinned))))
-
-
-def find_first_top(side: Side, lines: LaneLines) -> int:
-    """Find the scroll offset that shows the outermost ops of the busiest thread, below Python frames around them."""
-    trace = side.trace
-    first, last = side.window
-    inside = (trace.start >= first) & (trace.start < last) & (trace.kind == Kind.OP)
-    lanes = [number for number in lines.lanes() if trace.lanes[number].role is Role.THREAD]
-    if not lanes:
-        return 0
-    rows = trace.row[inside & (trace.lane == lanes[0])]
-    index = lines.line_index(lanes[0], int(rows.min())) if len(rows) else None
-    return max(index or 0, 0)

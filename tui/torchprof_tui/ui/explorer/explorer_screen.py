@@ -28,15 +28,9 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.compare_asked import TrialsAsked
 from torchprof_tui.ui.common.debounced_worker import WorkResult
-from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.painted_widget import follow_theme
 from torchprof_tui.ui.common.panel_dock import PanelPicked
 from torchprof_tui.ui.common.status_line import (
-    Choice,
-    PromptChanged,
-    PromptClosed,
-    PromptSubmitted,
-    StatusLine,
     format_copy_message,
 )
 from torchprof_tui.ui.explorer.background_queries import search_repetitions
@@ -44,17 +38,15 @@ from torchprof_tui.ui.explorer.child_screens import ChildScreens
 from torchprof_tui.ui.explorer.lanes_area import LanesArea, PanelSize, no_events_text, too_small_message
 from torchprof_tui.ui.explorer.panel_controller import PanelController
 from torchprof_tui.ui.explorer.panels.panel import Panel
-from torchprof_tui.ui.explorer.prompts import CASE_NOTE, PromptController, SliceWritten, WhatIfController
+from torchprof_tui.ui.explorer.prompts import CASE_NOTE, PromptScreen, WhatIfController
 from torchprof_tui.ui.lanes.lane_gutter import LanesFolded
 from torchprof_tui.ui.lanes.mouse_gestures import EventPicked, JumpAsked, PanAsked, RangeDragged, ScrollAsked, ZoomAsked
 from torchprof_tui.ui.lanes.overview import ViewDragged
-from torchprof_tui.ui.lanes.selection_moves import SelectionMoves
 from torchprof_tui.ui.lanes.timeline import LanesResized, PointerMoved, SeamPicked
-from torchprof_tui.ui.lanes.view_state import NO_LANES, NOTHING_TO_CLEAR, WHEEL_HINT, ViewState, transfer_state
+from torchprof_tui.ui.lanes.view_state import NO_LANES, NOTHING_TO_CLEAR, WHEEL_HINT, transfer_state
 
 if TYPE_CHECKING:
-    from torchprof_tui.ui.common.comparison_request import ComparisonRequest
-    from torchprof_tui.ui.explorer.path.shown_forecast import WhatIfRead
+    pass
 
 
 STAGE_SECONDS = 0.2
@@ -74,7 +66,7 @@ FIRST_PANEL = "details"
 CANCEL_HINT = "nothing to clear; esc again stops loading this trace"
 
 
-class ExplorerScreen(GuardedScreen[None]):
+class ExplorerScreen(PromptScreen):
     """Show one trace. `view_state`: the state; `moves`: how keys move the selection."""
 
     BINDINGS = keys.LANES
@@ -89,22 +81,17 @@ class ExplorerScreen(GuardedScreen[None]):
 
     def __init__(self, trace: Trace, get_stage: Callable[[], str] | None = None) -> None:
         """Show a trace; of one that is the beginning of another, `get_stage` tells how far the rest is loaded."""
-        super().__init__()
+        super().__init__(trace)
         self._get_stage = get_stage
         self._first_panel = ""
         self._laid_out_for = ("", False)
-        self.trace = trace
-        self.view_state = ViewState(trace)
-        self.moves = SelectionMoves(self.view_state)
         busy = compute_busy_by_device(trace)
         self._lanes_area = LanesArea(self.view_state, busy)
         self._panel_controller = PanelController(
             self, self.view_state, busy, self._lanes_area.timeline, self._lanes_area.gutter
         )
         self._dock = self._panel_controller.dock
-        self._status = StatusLine(id="status")
-        what_if = WhatIfController(self, self.view_state, self._panel_controller.path_panel)
-        self._prompts = PromptController(self, self.view_state, self.moves, what_if, self._refresh_widgets)
+        self._what_if = WhatIfController(self._worker, self.view_state, self._panel_controller.path_panel)
         self._child_screens = ChildScreens(self.view_state, self._panel_controller.measure_regime)
         self._data_loss_line = summarize_losses(trace)
 
@@ -119,7 +106,7 @@ class ExplorerScreen(GuardedScreen[None]):
         yield Static(no_events_text(self.trace), id="empty", markup=False)
         yield self._dock
         yield self._status
-        yield self._prompts.prompt
+        yield self._prompt
 
     def on_mount(self) -> None:
         self.set_class(not self.trace.lanes, "empty")
@@ -246,9 +233,6 @@ class ExplorerScreen(GuardedScreen[None]):
         if are_repetitions(self.view_state.current_steps()):  # found with the check: they have lines of their own
             self._lanes_area.update_widgets()
             self._apply_layout()
-
-    def on_what_if_read(self, message: WhatIfRead) -> None:
-        self._prompts.receive_forecast(message)
 
     def watch_details_open(self, is_open: bool) -> None:
         self.set_class(not is_open, "no-dock")
@@ -445,45 +429,6 @@ class ExplorerScreen(GuardedScreen[None]):
         distance = 1 if later else -1
         self._ask_panel(lambda panel: panel.next_evidence(distance), partial(self.moves.select_match, later))
 
-    def action_search(self) -> None:
-        self._prompts.open_search()
-
-    def action_go_to(self) -> None:
-        self._prompts.open_go_to()
-
-    def go_anywhere(self, text: str) -> None:
-        """Go where a text of the prompt on another screen leads."""
-        self._refresh_widgets(self._prompts.go_anywhere(text))
-
-    def action_slice(self) -> None:
-        self._prompts.open_slice()
-
-    def action_compare(self) -> None:
-        if not self._lacks_events():
-            self._prompts.open_comparison()
-
-    def _lacks_events(self) -> bool:
-        """Return whether the trace is still loading, and cannot be compared; then say so."""
-        if self.trace.part:
-            self._status.show_message("the trace is still loading: D compares it once all of it is there")
-        return bool(self.trace.part)
-
-    def list_places(self) -> list[Choice]:
-        """List what `:` takes by name."""
-        return self._prompts.list_places()
-
-    def list_comparisons(self) -> list[Choice]:
-        """List what `D` offers besides other traces."""
-        return self._prompts.list_comparisons()
-
-    def compare(self, request: ComparisonRequest) -> None:
-        """Compare the trace as was asked for on another screen."""
-        if not self._lacks_events():
-            self._prompts.compare(request)
-
-    def on_slice_written(self, message: SliceWritten) -> None:
-        self._status.show_message(message.line, is_warning=message.failed)
-
     def _lacks_lanes(self) -> bool:
         """Return whether the trace is without lanes, and so without panels; then show it in the status line."""
         if not self.trace.lanes:
@@ -530,7 +475,7 @@ class ExplorerScreen(GuardedScreen[None]):
             self.action_path()
         self.details_open = True
         self._dock.show_panel("path")
-        self._prompts.open_what_if()
+        self.open_what_if()
 
     def action_try_remedies(self) -> None:
         """Ask for trials of the finding under the cursor, where the cheatsheet is open; else of all findings."""
@@ -570,17 +515,6 @@ class ExplorerScreen(GuardedScreen[None]):
             text = label = self.trace.event(self.view_state.selected).name
         self.app.copy_to_clipboard(text)
         self._refresh_widgets(format_copy_message(label))
-
-    # -- the prompt ----------------------------------------------------------------------------------------
-
-    def on_prompt_changed(self, message: PromptChanged) -> None:
-        self._prompts.handle_change(message)
-
-    def on_prompt_submitted(self, message: PromptSubmitted) -> None:
-        self._prompts.handle_submit(message)
-
-    def on_prompt_closed(self, message: PromptClosed) -> None:
-        self._prompts.handle_close(message)
 
     # -- the mouse -----------------------------------------------------------------------------------------
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual.message import Message
-from textual.screen import Screen
 
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
+from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.compare_asked import CompareAsked, TraceAsked
 from torchprof_tui.ui.common.comparison_prompt import GO_TO, GO_TO_HINT, ComparisonPrompt, is_trace_name
 from torchprof_tui.ui.common.comparison_request import (
@@ -21,9 +21,10 @@ from torchprof_tui.ui.common.comparison_request import (
     list_own_choices,
 )
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
+from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.keys import list_named_commands
 from torchprof_tui.ui.common.name_display import shorten, truncate
-from torchprof_tui.ui.common.status_line import Choice, Prompt, PromptChanged, PromptClosed, PromptSubmitted
+from torchprof_tui.ui.common.status_line import Choice, Prompt, PromptChanged, PromptClosed, PromptSubmitted, StatusLine
 from torchprof_tui.ui.explorer import slice_export
 from torchprof_tui.ui.explorer.path.path_panel import PathPanel
 from torchprof_tui.ui.lanes.selection_moves import SelectionMoves
@@ -41,14 +42,13 @@ NO_STEP = "what-if predicts a step: there is no step on screen"
 
 
 class WhatIfController:
-    """Own the scenarios of a screen. They are for the step that the path is of, on all ranks."""
+    """Own the scenarios of a screen: `text`, as typed. They are for the step that the path is of, on all ranks."""
 
-    def __init__(self, screen: Screen[Any], view_state: ViewState, panel: PathPanel) -> None:
-        self._view_state, self._panel = view_state, panel
-        self._debounced_worker = DebouncedWorker(screen)
+    text = ""
+
+    def __init__(self, worker: DebouncedWorker, view_state: ViewState, panel: PathPanel) -> None:
+        self._worker, self._view_state, self._panel = worker, view_state, panel
         self._reader: Any = None
-        self.text = ""
-        """The scenarios that are shown, as typed."""
 
     def suggest(self) -> str:
         """Suggest what to type: the scenarios so far, and one for the kind under the cursor or the selected event."""
@@ -81,7 +81,7 @@ class WhatIfController:
         steps = state.current_steps() if state.current_trace().steps else []
         inside = (step.number for step in steps if step.start <= time < step.start + step.duration)
         step = next(inside, None)
-        self._debounced_worker.submit("what-if", partial(self._read, step, text, is_final))
+        self._worker.submit("what-if", partial(self._read, step, text, is_final))
 
     def _read(self, step: int | None, text: str, is_final: bool) -> WhatIfRead:
         if self._reader is None:
@@ -109,8 +109,6 @@ MAX_RANGE_LABEL = 24
 
 SEARCH, SLICE, WHAT_IF = "search", "write slice to", "what if"
 
-ShowMessage = Callable[[str], None]
-
 
 @dataclass
 class SliceWritten(Message):
@@ -120,163 +118,169 @@ class SliceWritten(Message):
     failed: bool
 
 
-class PromptController:
-    """Own the prompt and apply what is typed; the screen forwards the prompt's messages.
+class PromptScreen(GuardedScreen[None]):
+    """The prompt of a screen with lanes, and what is done with what is typed. The subclass shows `_prompt`."""
 
-    `show_message` refreshes the widgets and shows a line in the status line.
-    """
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self.trace = trace
+        self.view_state = ViewState(trace)
+        self.moves = SelectionMoves(self.view_state)
+        self._status = StatusLine(id="status")
+        self._prompt = Prompt(id="prompt")
+        self._worker = DebouncedWorker(self)
+        self._comparison = ComparisonPrompt(self, self._prompt, self.compare)
+        self._what_if: WhatIfController
 
-    def __init__(
-        self,
-        screen: Screen[Any],
-        view_state: ViewState,
-        moves: SelectionMoves,
-        what_if: WhatIfController,
-        show_message: ShowMessage,
-    ) -> None:
-        self.what_if = what_if
-        self._screen, self._view_state, self._moves, self._show_message = screen, view_state, moves, show_message
-        self._debounced_worker = DebouncedWorker(screen)
-        self.prompt = Prompt(id="prompt")
-        self._comparison = ComparisonPrompt(screen, self.prompt, self.compare)
+    def _refresh_widgets(self, message: str = "") -> None:
+        raise NotImplementedError
 
-    def open_search(self) -> None:
-        self._open(SEARCH, "text, or /regular expression/ · ↑ earlier", self._view_state.search.query, replace=True)
+    def action_search(self) -> None:
+        self._open_prompt(SEARCH, "text, or /regular expression/ · ↑ earlier", self.view_state.search.query)
 
-    def open_go_to(self) -> None:
-        self._open(GO_TO, GO_TO_HINT, choices=self.list_places())
+    def action_go_to(self) -> None:
+        self._open_prompt(GO_TO, GO_TO_HINT, choices=self.list_places(), replace=False)
 
-    def open_slice(self) -> None:
-        t0, t1, range_label = self._view_state.active_range()
-        rank_prefix = self._view_state.current_rank().label_prefix(", ")
-        name = slice_export.suggest_file_name(self._view_state.current_trace(), t0, t1)
+    def action_slice(self) -> None:
+        t0, t1, range_label = self.view_state.active_range()
+        rank_prefix = self.view_state.current_rank().label_prefix(", ")
+        name = slice_export.suggest_file_name(self.view_state.current_trace(), t0, t1)
         label = truncate(shorten(range_label), MAX_RANGE_LABEL)
-        self._open(SLICE, self._clip_hint(f"{rank_prefix}{label} · .json or .json.gz"), name)
+        self._open_prompt(SLICE, self._clip_hint(f"{rank_prefix}{label} · .json or .json.gz"), name, replace=False)
+
+    def action_compare(self) -> None:
+        if not self._lacks_events():
+            self._comparison.open(partial(self._open_prompt, COMPARE), self.list_comparisons())
+
+    def open_what_if(self) -> None:
+        self._open_prompt(WHAT_IF, self._clip_hint(WHAT_IF_FORMS), self._what_if.suggest(), replace=False)
 
     def list_places(self) -> list[Choice]:
         """List what `:` takes by name: panels, screens, commands, ranks and steps."""
         named = [(name, sentence) for name, (_, sentence) in list_named_commands().items()]
-        return [Choice(*place) for place in (*named, *self._view_state.list_places())]
+        return [Choice(*place) for place in (*named, *self.view_state.list_places())]
 
     def list_comparisons(self) -> list[Choice]:
         """List what parts of the trace can be compared with each other."""
-        ranks = [rank.number for rank in self._view_state.trace.all_ranks]
-        return [Choice(*pair) for pair in list_own_choices(self._view_state.current_trace(), ranks)]
+        ranks = [rank.number for rank in self.trace.all_ranks]
+        return [Choice(*pair) for pair in list_own_choices(self.view_state.current_trace(), ranks)]
 
-    def open_comparison(self) -> None:
-        def show(hint: str, text: str, choices: Sequence[Choice]) -> None:
-            self._open(COMPARE, hint, text, replace=True, choices=choices)
+    def _lacks_events(self) -> bool:
+        """Return whether the trace is still loading, and cannot be compared; then say so."""
+        if self.trace.part:
+            self._status.show_message("the trace is still loading: D compares it once all of it is there")
+        return bool(self.trace.part)
 
-        self._comparison.open(show, self.list_comparisons())
-
-    def open_what_if(self) -> None:
-        self._open(WHAT_IF, self._clip_hint(WHAT_IF_FORMS), self.what_if.suggest())
-
-    def handle_change(self, message: PromptChanged) -> None:
+    def on_prompt_changed(self, message: PromptChanged) -> None:
         if message.purpose == SEARCH:
-            self._debounced_worker.debounce("search", partial(self._preview_search, message.text))
+            self._worker.debounce("search", partial(self._preview_search, message.text))
         elif message.purpose == COMPARE:
             self._comparison.show_hint(message.text)
         elif message.purpose == WHAT_IF:
             if message.text.strip():
-                self.what_if.ask(message.text, is_final=False)
+                self._what_if.ask(message.text, is_final=False)
             else:
-                self.prompt.show_hint(self._clip_hint(WHAT_IF_FORMS))
+                self._prompt.show_hint(self._clip_hint(WHAT_IF_FORMS))
 
-    def handle_submit(self, message: PromptSubmitted) -> None:
+    def on_prompt_submitted(self, message: PromptSubmitted) -> None:
         if message.purpose == SLICE:
             self._write_slice(message.text)
         elif message.purpose == COMPARE:
             self._comparison.submit(message.text)
         elif message.purpose == WHAT_IF:
             if message.text.strip():
-                self.what_if.ask(message.text, is_final=True)
+                self._what_if.ask(message.text, is_final=True)
             else:
-                self.what_if.clear()
-                self._close("no scenario: the step as recorded")
+                self._what_if.clear()
+                self._close_prompt("no scenario: the step as recorded")
         elif message.purpose == GO_TO:
-            if problem := self.go_anywhere(message.text):
-                self.prompt.show_hint(problem)
+            if problem := self._go_to(message.text):
+                self._prompt.show_hint(problem)
         else:
-            problem = self._view_state.search.set_query(message.text)
+            problem = self.view_state.search.set_query(message.text)
             if problem:  # the prompt stays open: characters that follow must not be taken as keys
-                self.prompt.show_hint(problem)
+                self._prompt.show_hint(problem)
                 return
             if message.text:
-                problem = self._view_state.jump(partial(self._moves.select_match, later=True))
-            self._close(problem)
+                problem = self.view_state.jump(partial(self.moves.select_match, later=True))
+            self._close_prompt(problem)
 
-    def go_anywhere(self, text: str) -> str:
+    def go_anywhere(self, text: str) -> None:
+        """Go where a text of the prompt on another screen leads."""
+        self._refresh_widgets(self._go_to(text))
+
+    def _go_to(self, text: str) -> str:
         """Go to a time, a step, a panel or screen by its name, or another trace. Returns why that failed, else ""."""
         text = text.strip()
+        problem = ""
         if text in (named := list_named_commands()):
-            self._close()
-            self._screen.call_later(self._screen.run_action, named[text][0])
-            return ""
-        if is_trace_name(text):
-            self._close()
-            self._screen.post_message(TraceAsked(text))
-            return ""
-        problem = self._view_state.jump(partial(self._view_state.go_to, text))
+            self.call_later(self.run_action, named[text][0])
+        elif is_trace_name(text):
+            self.post_message(TraceAsked(text))
+        else:
+            problem = self.view_state.jump(partial(self.view_state.go_to, text))
         if not problem:
-            self._close()
+            self._close_prompt()
         return problem
 
-    def handle_close(self, message: PromptClosed) -> None:
+    def on_prompt_closed(self, message: PromptClosed) -> None:
         if message.purpose == SEARCH:
-            self._view_state.search.set_query("")
-        self._close()
+            self.view_state.search.set_query("")
+        self._close_prompt()
 
-    def receive_forecast(self, message: WhatIfRead) -> None:
+    def on_what_if_read(self, message: WhatIfRead) -> None:
         """Show a forecast beside what is typed; of a submitted text in the panel, if it can be made."""
         if message.is_final and message.forecast is not None:
-            self.what_if.show(message)
-            self._close(f"what if: {message.forecast.describe()}")
-        elif self.prompt.is_open:
+            self._what_if.show(message)
+            self._close_prompt(f"what if: {message.forecast.describe()}")
+        elif self._prompt.is_open:
             said = message.problem if message.forecast is None else message.forecast.describe()
-            self.prompt.show_hint(self._clip_hint(said))
+            self._prompt.show_hint(self._clip_hint(said))
 
     def _clip_hint(self, text: str) -> str:
         """Clip a hint to half the screen: the other half is for what is typed."""
-        return truncate(text, self._screen.size.width // 2)
+        return truncate(text, self.size.width // 2)
 
-    def _open(
-        self, purpose: str, hint: str, text: str = "", replace: bool = False, choices: Sequence[Choice] = ()
+    def _open_prompt(
+        self, purpose: str, hint: str, text: str = "", choices: Sequence[Choice] = (), replace: bool = True
     ) -> None:
-        self._screen.add_class("asking")
-        self.prompt.open(purpose, hint, text, replace, choices)
+        self.add_class("asking")
+        self._prompt.open(purpose, hint, text, replace, choices)
 
-    def _close(self, message: str = "") -> None:
-        self._screen.remove_class("asking")
-        self.prompt.close()
-        self._show_message(message)
+    def _close_prompt(self, message: str = "") -> None:
+        self.remove_class("asking")
+        self._prompt.close()
+        self._refresh_widgets(message)
 
     def _preview_search(self, text: str) -> None:
-        problem = self._view_state.search.set_query(text)
-        matches = self._view_state.search.matches
+        problem = self.view_state.search.set_query(text)
+        matches = self.view_state.search.matches
         case = f"{CASE_NOTE} · " if is_case_sensitive(text) else ""
         count = "" if matches is None else f"{len(matches):,} found · {case}enter: the next one"
-        self.prompt.show_hint(problem or count)
-        self._show_message("")
+        self._prompt.show_hint(problem or count)
+        self._refresh_widgets()
 
     def compare(self, request: ComparisonRequest) -> None:
         """Ask the app for a comparison of the open trace; two steps are those of one rank."""
-        if self.prompt.is_open:
-            self._close()
-        state, app = self._view_state, self._screen.app
-        rank = state.current_rank()
+        if self._prompt.is_open:
+            self._close_prompt()
+        if self._lacks_events():
+            return
+        state, rank = self.view_state, self.view_state.current_rank()
         if not request.other and request.ranks == (None, None) and rank.is_merged:
             request = replace(request, ranks=(rank.number, rank.number))
-        is_earlier = bool(request.other) and request.other == getattr(app, "earlier_recording", "")
+        is_earlier = bool(request.other) and request.other == getattr(self.app, "earlier_recording", "")
         asked = CompareAsked(replace(request, is_other_first=is_earlier), state.trace, state.trace.label)
-        self._screen.post_message(asked)
+        self.post_message(asked)
 
     def _write_slice(self, name: str) -> None:
         if not name:
-            self._close()
+            self._close_prompt()
             return
-        t0, t1, _ = self._view_state.active_range()
-        self._close(f"writing {name} …")
-        self._debounced_worker.submit(
-            "slice", lambda: SliceWritten(*slice_export.export_slice(self._view_state.current_trace(), t0, t1, name))
-        )
+        t0, t1, _ = self.view_state.active_range()
+        trace = self.view_state.current_trace()
+        self._close_prompt(f"writing {name} …")
+        self._worker.submit("slice", lambda: SliceWritten(*slice_export.export_slice(trace, t0, t1, name)))
+
+    def on_slice_written(self, message: SliceWritten) -> None:
+        self._status.show_message(message.line, is_warning=message.failed)

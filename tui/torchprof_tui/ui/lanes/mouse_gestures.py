@@ -111,21 +111,11 @@ class Drag:
         return RangeDragged(viewport.time(first), viewport.time(last + 1), done)
 
 
-def build_wheel_message(event: events.MouseEvent, viewport: Viewport, column: int) -> Message:
-    """Build the message for one notch of the wheel: scroll the lanes, zoom (ctrl, alt) at a column, pan (shift)."""
-    backwards = isinstance(event, (events.MouseScrollUp, events.MouseScrollLeft))
-    direction = -1 if backwards else 1
-    if event.ctrl or event.meta:
-        return ZoomAsked(viewport.middle(column), -direction)
-    if event.shift or isinstance(event, (events.MouseScrollLeft, events.MouseScrollRight)):
-        return PanAsked(direction * max(1, viewport.width // WHEEL_PAN_DIVISOR))
-    return ScrollAsked(direction * WHEEL_LINES)
-
-
 class TimeWheel(PaintedWidget):
-    """A widget over time whose wheel scrolls the lanes, pans or zooms."""
+    """A widget over time whose wheel scrolls the lanes, zooms at the pointer (ctrl, alt) or pans (shift)."""
 
-    _viewport: Viewport | None
+    _viewport: Viewport | None = None
+    _gutter_width = 0
 
     def wheel_column(self, x: int) -> int:
         """Return the column of the lanes to zoom at, for a cell of this widget."""
@@ -134,7 +124,16 @@ class TimeWheel(PaintedWidget):
     def _post_wheel(self, event: events.MouseEvent) -> None:
         event.stop()
         event.prevent_default()
-        if self._viewport is not None:
-            self.post_message(build_wheel_message(event, self._viewport, self.wheel_column(event.x)))
+        viewport = self._viewport
+        if viewport is None:
+            return
+        backwards = isinstance(event, (events.MouseScrollUp, events.MouseScrollLeft))
+        direction = -1 if backwards else 1
+        message: Message = ScrollAsked(direction * WHEEL_LINES)
+        if event.ctrl or event.meta:
+            message = ZoomAsked(viewport.middle(self.wheel_column(event.x)), -direction)
+        elif event.shift or isinstance(event, (events.MouseScrollLeft, events.MouseScrollRight)):
+            message = PanAsked(direction * max(1, viewport.width // WHEEL_PAN_DIVISOR))
+        self.post_message(message)
 
     on_mouse_scroll_down = on_mouse_scroll_up = on_mouse_scroll_left = on_mouse_scroll_right = _post_wheel

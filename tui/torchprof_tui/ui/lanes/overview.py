@@ -51,8 +51,6 @@ class Overview(TimeWheel):
         self._steps = steps
         self._busy_intervals = busy_intervals
         self._kind = kind
-        self._gutter_width = 0
-        self._viewport: Viewport | None = None
         self._whole_viewport: Viewport | None = None
         self._graph = ""
         self._step_labels = ""

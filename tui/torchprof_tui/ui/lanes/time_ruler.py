@@ -40,8 +40,6 @@ class Ruler(TimeWheel):
         self._has_numbers = is_numbered_by_profiler(steps)
         self._rank_note = ""
         self._seams: Sequence[Seam] = ()
-        self._gutter_width = 0
-        self._viewport: Viewport | None = None
         self._marked_range: tuple[int, int] | None = None
         self._cursor_column = 0
         self._drag: Drag | None = None

@@ -103,7 +103,6 @@ class Timeline(TimeWheel):
         super().__init__(id=id)
         self.trace = trace
         self._names = names
-        self._viewport: Viewport | None = None
         self._lane_lines = LaneLines()
         self._top = 0
         self._painted_lines: tuple[ScreenLine, ...] = ()  # those of the last frame

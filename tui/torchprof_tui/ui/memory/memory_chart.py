@@ -17,7 +17,7 @@ from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.query.viewport import Viewport
-from torchprof_tui.ui.common.event_styles import ColorSupport, Palette
+from torchprof_tui.ui.common.event_styles import ColorSupport
 from torchprof_tui.ui.common.number_format import format_value
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 from torchprof_tui.ui.common.text_charts import LEVELS
@@ -189,20 +189,31 @@ class MemoryChart(CurveChart):
         return LEVELS[max(level, 1) - 1], _boundary_style(self._fill(band), upper, self.palette.text)
 
 
-def format_legend(palette: Palette, sums: I64, has_lifetimes: bool, width: int) -> list[TextRun]:
-    """Format the bands at the cursor, largest first: a patch of colour, the name, the bytes. `sums` int64[bands]."""
-    if not has_lifetimes:
-        return [(f" {UNKNOWN_NAMES}", palette.muted)]
-    runs: list[TextRun] = [(" ", palette.text)]
-    used = 1
-    is_plain = palette.color_support is ColorSupport.NONE
-    for band in np.argsort(-sums, kind="stable").tolist():
-        text = f" {BANDS[band]} {format_value(int(sums[band]), 'bytes')}  "
-        if sums[band] and used + 2 + cell_len(text) <= width:
-            patch: TextRun = (LETTERS[band] * 2, palette.text) if is_plain else (FULL * 2, palette.ink(band_kind(band)))
-            runs += [patch, (text, palette.text)]
-            used += 2 + cell_len(text)
-    return runs
+class Legend(PaintedWidget):
+    """Paint the bands at the cursor, largest first: a patch of colour, the name, the bytes."""
+
+    _sums: I64 = np.zeros(len(BANDS), np.int64)
+    _has_lifetimes = True
+
+    def show(self, sums: I64, has_lifetimes: bool) -> None:
+        """Set the bytes of each band, int64[bands]."""
+        self._sums, self._has_lifetimes = sums, has_lifetimes
+        self.repaint()
+
+    def paint(self, y: int, width: int) -> Strip:
+        palette, sums = self.palette, self._sums
+        if not self._has_lifetimes:
+            return build_strip([(f" {UNKNOWN_NAMES}", palette.muted)], width, palette.text)
+        runs: list[TextRun] = [(" ", palette.text)]
+        used = 1
+        is_plain = palette.color_support is ColorSupport.NONE
+        for band in np.argsort(-sums, kind="stable").tolist():
+            text = f" {BANDS[band]} {format_value(int(sums[band]), 'bytes')}  "
+            if sums[band] and used + 2 + cell_len(text) <= width:
+                ink = palette.text if is_plain else palette.ink(band_kind(band))
+                runs += [((LETTERS[band] if is_plain else FULL) * 2, ink), (text, palette.text)]
+                used += 2 + cell_len(text)
+        return build_strip(runs, width, palette.text)
 
 
 GUTTER = 12

@@ -9,10 +9,9 @@ from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.geometry import Size
-from textual.strip import Strip
 
 from torchprof_tui.analysis.memory.device_memory import UNKNOWN_BYTES
-from torchprof_tui.analysis.memory.memory_history import BANDS, GroupBy, explain_missing_addresses
+from torchprof_tui.analysis.memory.memory_history import GroupBy, explain_missing_addresses
 from torchprof_tui.analysis.memory.snapshots.device_snapshot import TraceStacks
 from torchprof_tui.answers.memory import build_stacked_curve
 from torchprof_tui.answers.pictures.memory_curve import COLUMNS, draw_memory_curve
@@ -23,7 +22,7 @@ from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.child_screen import cycle
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_value
-from torchprof_tui.ui.common.painted_widget import PaintedWidget, RowList, RowPicked, TextRun, build_strip
+from torchprof_tui.ui.common.painted_widget import RowList, RowPicked, TextRun
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
 from torchprof_tui.ui.common.status_line import PromptSubmitted, StatusLine
 from torchprof_tui.ui.lanes.mouse_gestures import PanAsked, RangeDragged, ZoomAsked
@@ -38,7 +37,7 @@ from torchprof_tui.ui.memory.lifetime_rows import (
     format_cells,
     list_group_cells,
 )
-from torchprof_tui.ui.memory.memory_chart import MemoryChart, format_legend
+from torchprof_tui.ui.memory.memory_chart import Legend, MemoryChart
 from torchprof_tui.ui.memory.memory_worker import (
     FilterMade,
     MemoryRead,
@@ -55,21 +54,6 @@ from torchprof_tui.ui.memory.memory_worker import (
 )
 
 NO_ROWS = "no allocation is alive here. esc: clear the filter; v: all on screen; 0: the whole trace"
-
-
-class Legend(PaintedWidget):
-    """Paint what each band of the curve holds at the cursor."""
-
-    _sums: I64 = np.zeros(len(BANDS), np.int64)
-    _has_lifetimes = True
-
-    def show(self, sums: I64, has_lifetimes: bool) -> None:
-        self._sums, self._has_lifetimes = sums, has_lifetimes
-        self.repaint()
-
-    def paint(self, y: int, width: int) -> Strip:
-        runs = format_legend(self.palette, self._sums, self._has_lifetimes, width)
-        return build_strip(runs, width, self.palette.text)
 
 
 class GroupList(RowList):

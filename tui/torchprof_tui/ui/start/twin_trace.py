@@ -30,9 +30,6 @@ class _Mode:
     exact: tuple[str, ...]
     is_compiled: bool
 
-    def is_twin_of(self, other: _Mode) -> bool:
-        return self.program == other.program and self.is_compiled != other.is_compiled
-
 
 def list_known_traces(opened: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return (name, what it is) of the open trace's twins; of the recent traces but the open one, then of samples."""
@@ -61,7 +58,8 @@ def _is_local(spec: str) -> bool:
 
 def _choose(opened: _Mode, candidates: Iterable[tuple[str, _Mode]]) -> list[tuple[str, str]]:
     """List the twins of `opened`, those with the same warm-up first."""
-    twins = [(name, mode) for name, mode in candidates if mode.is_twin_of(opened)]
+    same = [(name, mode) for name, mode in candidates if mode.program == opened.program]
+    twins = [(name, mode) for name, mode in same if mode.is_compiled != opened.is_compiled]
     twins.sort(key=lambda twin: twin[1].exact != opened.exact)
     return [(name, "the same, compiled" if mode.is_compiled else "the same, eager") for name, mode in twins]
 

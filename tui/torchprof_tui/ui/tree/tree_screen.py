@@ -158,7 +158,8 @@ class TreeScreen(ListScreen):
         kind = int(tree.kind[node])
         is_root = node in tree.root_labels
         fold_sign = ("▾" if folds.is_unfolded(node) else "▸") if folds.can_fold(node) else " "
-        indent = format_indent(int(tree.depth[node]), name_cells)
+        depth, limit = int(tree.depth[node]), min(MAX_INDENT, max(name_cells - MIN_LABEL_CELLS, 4))
+        indent = " " * depth if depth <= limit else f"…{depth}".ljust(limit)
         arrow = "⇢ " if kind in GPU_WORK else ""
         label = self._format_label(node, name_cells - len(indent) - len(arrow) - 5)
         text = f"{fold_sign} {arrow}{label}"
@@ -362,9 +363,3 @@ def count_name_cells(width: int, has_gpu: bool = True) -> int:
     """Count the cells that the columns of numbers leave to the name."""
     left_out = (0 if shows_self_time(width, has_gpu) else SELF_CELLS) + (0 if has_gpu else GPU_CELLS)
     return max(width - NUMBER_CELLS + left_out, 12)
-
-
-def format_indent(depth: int, name_cells: int) -> str:
-    """Format the indentation of a node; where the node is deeper than it can show, "…" and the depth."""
-    limit = min(MAX_INDENT, max(name_cells - MIN_LABEL_CELLS, 4))
-    return " " * depth if depth <= limit else f"…{depth}".ljust(limit)

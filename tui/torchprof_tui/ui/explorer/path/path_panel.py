@@ -186,17 +186,6 @@ class PathPanel(Panel):
         """The kind under the cursor, an index of the path's shares; -1 where it is on a segment."""
         return self._cursor if self.shown is not None and self._cursor < len(self.shown.path.shares) else -1
 
-    @property
-    def segment_index(self) -> int:
-        """The segment under the cursor, of a kind its longest one; -1 without a path."""
-        shown = self.shown
-        if shown is None:
-            return -1
-        if self.kind < 0:
-            return int(shown.longest[self._cursor - len(shown.path.shares)])
-        found, segments = shown.list_segments(self.kind), shown.path.segments
-        return int(found[(segments.end[found] - segments.start[found]).argmax()])
-
     def _show_message(self, message: str) -> None:
         """Show why there is no path."""
         if self.shown is not None or message != self._message:
@@ -310,10 +299,14 @@ class PathPanel(Panel):
         return ""
 
     def enter(self) -> str | None:
-        """Show the segment under the cursor on the lanes."""
-        if not self.has_keys:
+        """Show the segment under the cursor, of a kind its longest one, on the lanes."""
+        shown = self.shown
+        if shown is None or not self.is_on:
             return None
-        return self._go_to(self.segment_index, fits=True)
+        if self.kind < 0:
+            return self._go_to(int(shown.longest[self._cursor - len(shown.path.shares)]), fits=True)
+        found, segments = shown.list_segments(self.kind), shown.path.segments
+        return self._go_to(int(found[(segments.end[found] - segments.start[found]).argmax()]), fits=True)
 
     def next_evidence(self, distance: int) -> str | None:
         """Go to the next segment (1) or the previous one (-1), of the kind under the cursor if any."""
