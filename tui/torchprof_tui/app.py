@@ -505,7 +505,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
             self.lesson.end()
         driver = importlib.import_module("torchprof_tui.ui.explorer.lesson_panel").LessonDriver
         self.lesson = driver(self, explorer, case)
-        self.lesson.start()
+        self.run_worker(self.lesson.start(), group="lesson", exclusive=True)
 
     # -- comparisons ----------------------------------------------------------------------------------------
 
@@ -572,11 +572,10 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         yield SystemCommand("Open another trace", "recent ones, this folder's, samples: o", self.action_open_another)
         yield SystemCommand("Record a run", "a workload, or a command of your own: R", self.action_record)
         other = "light" if self.current_theme.dark else "dark"
-        yield SystemCommand(f"{other.capitalize()} theme", "change all colours", partial(self._use_theme, other))
+        yield SystemCommand(
+            f"{other.capitalize()} theme", "change all colours", partial(setattr, self, "theme", THEMES[other].name)
+        )
         yield SystemCommand("Quit", "key: q", self.action_quit)
-
-    def _use_theme(self, name: str) -> None:
-        self.theme = THEMES[name].name
 
     def _handle_exception(self, error: Exception) -> None:
         screens = " > ".join(type(screen).__name__ for screen in self.screen_stack) if self._running else ""

@@ -88,8 +88,6 @@ class GarbageCollectingApp(App[None]):
     def _list_kept_screens(self) -> list[Screen[Any]]:
         return [screen for screen in self._removed_screens if screen not in self.screen_stack]
 
-    # -- when ------------------------------------------------------------------------------------------------
-
     def post_display_hook(self) -> None:
         """Schedule a collection after a frame: painted strips are cycles, and the collector would run in mid-frame.
 

@@ -93,7 +93,11 @@ def list_lane_sections() -> list[HelpSection]:
 
 def list_word_sections() -> list[HelpSection]:
     """List the dictionary."""
-    return [HelpSection("Words", tuple(map(_describe_word, load_words())))]
+    entries = []
+    for word in load_words():  # its facts in one paragraph, then its other names and where it is shown
+        facts = [word.sentence, word.why, f"Costs: {to_phrase(word.costs)}." if word.costs else ""]
+        entries.append(HelpEntry(", ".join((word.term, *word.also)), " ".join(filter(None, facts)), _list_places(word)))
+    return [HelpSection("Words", tuple(entries))]
 
 
 def list_event_sections(word: Word) -> list[HelpSection]:
@@ -101,12 +105,6 @@ def list_event_sections(word: Word) -> list[HelpSection]:
     facts = (("is", word.sentence), ("why", word.why), ("costs", word.costs), ("where", _list_places(word)))
     entries = tuple(HelpEntry(label, text) for label, text in facts if text)
     return [HelpSection(f"The selected event: {word.term}", entries, is_from_words=True)]
-
-
-def _describe_word(word: Word) -> HelpEntry:
-    """Format a word as one entry: its facts in one paragraph, then its other names and where it is shown."""
-    facts = [word.sentence, word.why, f"Costs: {to_phrase(word.costs)}." if word.costs else ""]
-    return HelpEntry(", ".join((word.term, *word.also)), " ".join(filter(None, facts)), _list_places(word))
 
 
 def _list_places(word: Word) -> str:

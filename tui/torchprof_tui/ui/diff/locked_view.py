@@ -58,8 +58,6 @@ class LockedView:
         """Return the column of a time of a side."""
         return self.view.cell(time - self.references[side])
 
-    # -- moves ---------------------------------------------------------------------------------------------
-
     def resize(self, width: int) -> LockedView:
         return self if width == self.view.width or width < 1 else replace(self, view=self.view.resize(width))
 

@@ -188,8 +188,6 @@ class SideLanes(Vertical):
         self.matches = matches
         self.timeline.show_statuses(matches.status)
 
-    # -- mouse ---------------------------------------------------------------------------------------------
-
     def on_event_picked(self, message: EventPicked) -> None:
         message.stop()
         self.post_message(SideEventPicked(self.number, message.event, message.fit))
@@ -218,8 +216,6 @@ class SideLanes(Vertical):
 
     def on_range_dragged(self, message: RangeDragged) -> None:
         message.stop()  # ranges are marked in the explorer
-
-    # -- lines ---------------------------------------------------------------------------------------------
 
     @property
     def line_room(self) -> int:

@@ -58,11 +58,8 @@ class LessonDriver:
         if case is not None and case.against:
             app.last_compared = case.against  # type: ignore[attr-defined]  # what D suggests
 
-    def start(self) -> None:
-        """Compute the values of the case on a thread, then ask the first question."""
-        self.app.run_worker(self._prepare(), group="lesson", exclusive=True)
-
-    async def _prepare(self) -> None:
+    async def start(self) -> None:
+        """Compute the values of the case on a thread, then ask the first question; a worker of the app."""
         try:
             self.lesson = await asyncio.to_thread(build_lesson, self._case, Trace(self.explorer.trace))
         except (CaseError, TraceError, OSError) as error:
@@ -101,34 +98,27 @@ class LessonDriver:
             self.show()
         if screen.focused is None:
             screen.set_focus(panel, scroll_visible=False)
-        lesson = self.lesson
-        if lesson is not None and lesson.phase is Phase.LOOK:
-            if self._has_arrived(screen):
-                lesson.arrive()
-                self.show()
-            elif (selected := self.explorer.view_state.selected) != self._looked_at:
-                self._looked_at = selected
-                lesson.remark = self._describe_miss(selected)
-                self.show()
+        if self.lesson is not None and self.lesson.phase is Phase.LOOK:
+            self._check_arrival(screen, self.lesson)
 
-    def _has_arrived(self, screen: Screen[Any]) -> bool:
-        assert self.lesson is not None
-        target = self.lesson.question.at
-        if target.screen and target.screen != name_screen(screen):
-            return False
-        if target.panel and not (screen is self.explorer and self.explorer.is_panel_open(target.panel)):
-            return False
-        rows = self.lesson.evidence.rows[self.lesson.index]
-        return rows is None or (screen is self.explorer and self.explorer.view_state.selected in rows)
-
-    def _describe_miss(self, selected: int) -> str:
-        assert self.lesson is not None
-        rows = self.lesson.evidence.rows[self.lesson.index]
-        if rows is None or selected < 0 or selected in rows:
-            return ""
-        name = self.explorer.trace.event(selected).name
-        is_other = any(self.explorer.trace.event(row).name == name for row in rows)
-        return f"{'another ' if is_other else ''}{clean(name)} is selected: not the one to look at"
+    def _check_arrival(self, screen: Screen[Any], lesson: Lesson) -> None:
+        """Explain once the evidence is on screen; until then say so where another event is selected."""
+        target, rows = lesson.question.at, lesson.evidence.rows[lesson.index]
+        selected, is_on_lanes = self.explorer.view_state.selected, screen is self.explorer
+        is_there = not target.screen or target.screen == name_screen(screen)
+        if target.panel and not (is_on_lanes and self.explorer.is_panel_open(target.panel)):
+            is_there = False
+        if is_there and (rows is None or (is_on_lanes and selected in rows)):
+            lesson.arrive()
+        elif selected == self._looked_at:
+            return
+        else:
+            self._looked_at, lesson.remark = selected, ""
+            if rows is not None and selected >= 0 and selected not in rows:
+                name = self.explorer.trace.event(selected).name
+                is_other = any(self.explorer.trace.event(row).name == name for row in rows)
+                lesson.remark = f"{'another ' if is_other else ''}{clean(name)} is selected: not the one to look at"
+        self.show()
 
     def take_there(self) -> None:
         """Show the evidence of the question: select its event, open its panel or its screen."""
@@ -248,8 +238,6 @@ class LessonPanel(TextPanel):
         for key, label in zip(pairs[::2], pairs[1::2], strict=True):
             runs += [(f"{'   ' if runs else ''}{key} ", self.palette.key), (label, self.palette.muted)]
         return runs
-
-    # -- keys ----------------------------------------------------------------------------------------------
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave keys to the screen where the case does not need them."""

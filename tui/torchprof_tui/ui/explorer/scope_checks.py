@@ -79,8 +79,6 @@ class ScopeChecks:
             label = f"{format_time(scope.t0, step)} to {format_time(scope.t1, step)}"
         return f"{self.rank.label} {label}".lstrip()
 
-    # -- the scope -----------------------------------------------------------------------------------------
-
     def cycle_mode(self, direction: int) -> str:
         """Choose the next part of the trace (1), or the previous one (-1). Returns a message."""
         self.mode = cycle(list(ScopeMode), self.mode, direction)
@@ -133,8 +131,6 @@ class ScopeChecks:
             return scopes.selection_scope(self._trace, events)
         t0, t1 = max(state.viewport.t0, whole.t0), min(state.viewport.t1, whole.t1)
         return scopes.range_scope(t0, t1) if (whole.t0, whole.t1) != (t0, t1) and t1 > t0 else whole
-
-    # -- results of worker threads -------------------------------------------------------------------------
 
     def show_verdict(self, verdict: Verdict, rank_index: int) -> None:
         """Show a verdict on the whole trace, if it is of the current rank."""

@@ -121,8 +121,6 @@ class FlameScreen(SearchScreen):
         self.follow_theme(keys.FLAME_HINTS)
         self._request_tree()
 
-    # -- folding -------------------------------------------------------------------------------------------
-
     def _request_tree(self) -> None:
         self._status.show_message("adding up …")
         self._tabs.show_active(TABS[self._query.fold_by])
@@ -165,8 +163,6 @@ class FlameScreen(SearchScreen):
         parts.append(f"{len(tree) - 1:,} paths")
         self._summary.show_message(" · ".join(parts))
 
-    # -- the frame under the cursor ------------------------------------------------------------------------
-
     def _show_frame(self) -> None:
         box = self.icicle.box
         self._frame_lines.show_box(self.icicle.flame, box, ("", "") if box is None else self.icicle.label(box.node))
@@ -177,8 +173,6 @@ class FlameScreen(SearchScreen):
         self.icicle.show_zoom(zoom, node)
         self._show_summary()
         self._show_frame()
-
-    # -- searching and earlier views -----------------------------------------------------------------------
 
     @property
     def _search_text(self) -> str:
@@ -219,8 +213,6 @@ class FlameScreen(SearchScreen):
     def _restore(self, view: FlameView) -> None:
         self.icicle.show_zoom(view.zoom, view.node)
         self.search(view.search)
-
-    # -- the cursor ----------------------------------------------------------------------------------------
 
     def _find_box(self) -> tuple[FlameTree, Box] | None:
         """Return the tree and the box under the cursor; None where there is none, and say so."""
@@ -273,8 +265,6 @@ class FlameScreen(SearchScreen):
         self._show_frame()
         if message.opened:
             self.action_zoom_in()
-
-    # -- zooming -------------------------------------------------------------------------------------------
 
     def action_zoom_in(self) -> None:
         """Zoom into a frame or a rest; a frame that fills the width, or has none below, is shown on the lanes."""
@@ -335,8 +325,6 @@ class FlameScreen(SearchScreen):
         else:
             self.dismiss(None)
 
-    # -- what is shown -------------------------------------------------------------------------------------
-
     def _change_query(self, query: FlameQuery) -> None:
         self._remember_view()
         self._query = query
@@ -360,8 +348,6 @@ class FlameScreen(SearchScreen):
             scope = (self._query.scope + direction) % len(self._scopes)
             self._change_query(self._query._replace(scope=scope))
 
-    # -- leaving -------------------------------------------------------------------------------------------
-
     def action_show(self) -> None:
         if (found := self._find_box()) is None:
             return
@@ -373,8 +359,6 @@ class FlameScreen(SearchScreen):
             self._status.show_message("this is no event: choose a frame below it")
         else:
             self.dismiss(event + self.rank.first)
-
-    # -- searching and writing -----------------------------------------------------------------------------
 
     def action_search(self) -> None:
         if self._find_box() is not None:

@@ -67,8 +67,6 @@ class Icicle(PaintedWidget):
         self._top = 0
         self._empty_lines: Lines = []
 
-    # -- what is shown -------------------------------------------------------------------------------------
-
     def set_tree(self, tree: FlameTree | None, labels: dict[int, str], empty_text: str) -> None:
         """Show another tree, or a text where there is none, with the cursor on the root."""
         self.flame, self._labels, self.empty_text = tree, labels, empty_text
@@ -133,8 +131,6 @@ class Icicle(PaintedWidget):
     def on_resize(self) -> None:
         self._update_layout()
 
-    # -- the cursor ----------------------------------------------------------------------------------------
-
     def move_to(self, depth: int, index: int) -> bool:
         """Move the cursor to a box. Returns whether it moved."""
         if (depth, index) == (self._depth, self._index):
@@ -182,8 +178,6 @@ class Icicle(PaintedWidget):
         depth, index = self._boxes.find_box(self.flame, node)
         box = self._boxes.rows[depth][index]
         return box.node == node and not box.merged
-
-    # -- painting ------------------------------------------------------------------------------------------
 
     def prepare(self, size: Size) -> None:
         self._empty_lines = wrap_text(self.empty_text, size.width - 4, self.palette.text) if self.empty_text else []
@@ -249,8 +243,6 @@ class Icicle(PaintedWidget):
             origin = frame.origin if frame is not None else FrameOrigin.INTERNAL
             self._frame_kinds[name] = Kind.GPU_ANNOTATION if is_module else FRAME_KINDS[origin]
         return self._frame_kinds[name]
-
-    # -- the mouse -----------------------------------------------------------------------------------------
 
     def on_click(self, event: events.Click) -> None:
         event.stop()

@@ -131,8 +131,6 @@ class Overview(TimeWheel):
             free = column + len(label)
         return "".join(cells)
 
-    # -- mouse ---------------------------------------------------------------------------------------------
-
     def on_mouse_down(self, event: events.MouseDown) -> None:
         event.stop()
         whole, view, column = self._whole_viewport, self._viewport, event.x - self._gutter_width

@@ -188,8 +188,6 @@ class Ruler(TimeWheel):
             for column, character in enumerate(f" {duration} ", last + 1):
                 cells[column] = (character, self.palette.marked)
 
-    # -- mouse ---------------------------------------------------------------------------------------------
-
     def on_mouse_down(self, event: events.MouseDown) -> None:
         event.stop()
         if event.x >= self._gutter_width:

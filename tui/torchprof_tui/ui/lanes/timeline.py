@@ -124,8 +124,6 @@ class Timeline(TimeWheel):
         self._was_dragged = False  # the last press: then its end is no click
         self._clicked_event = -1
 
-    # -- state set by the screen ---------------------------------------------------------------------------
-
     def show_lines(self, viewport: Viewport, lane_lines: LaneLines, top: int) -> None:
         """Set the visible time, the lines, and the scroll offset."""
         if viewport != self._viewport or lane_lines is not self._lane_lines or top != self._top:
@@ -205,8 +203,6 @@ class Timeline(TimeWheel):
 
     def _repaint_events(self, events: Iterable[int]) -> None:
         self.repaint(self.find_event_lines(events))
-
-    # -- painting ------------------------------------------------------------------------------------------
 
     def prepare(self, size: Size) -> None:
         if self._viewport is None or not size.width:
@@ -322,8 +318,6 @@ class Timeline(TimeWheel):
 
     def _blank_strip(self, width: int) -> Strip:
         return Strip([Segment(" " * width, self.palette.cells[BLANK])], width)
-
-    # -- mouse ---------------------------------------------------------------------------------------------
 
     def event_at(self, x: int, y: int) -> int:
         """Return the event drawn at a cell or next to it, -1 for none."""

@@ -124,8 +124,6 @@ class MemoryScreen(CurveScreen[ShownDevice]):
         self.lifetimes.repaint()
         self._worker.submit("memory", partial(read_memory, self.trace))
 
-    # -- layout --------------------------------------------------------------------------------------------
-
     def on_resize(self, event: events.Resize) -> None:
         self._arrange(event.size)
         self.refresh_view()
@@ -139,8 +137,6 @@ class MemoryScreen(CurveScreen[ShownDevice]):
         self.groups.styles.height = min(max(rest * 3 // 10, 4), 16)
         self.gutter_width = choose_gutter_width(size.width)
         self.viewport = self.viewport.resize(max(size.width - self.gutter_width, 1))
-
-    # -- reading -------------------------------------------------------------------------------------------
 
     def on_memory_read(self, message: MemoryRead) -> None:
         self._known[self.rank.number] = message
@@ -228,8 +224,6 @@ class MemoryScreen(CurveScreen[ShownDevice]):
             self.lifetimes.move_to(int(place[0]))
         self.refresh_view()
 
-    # -- what is alive -------------------------------------------------------------------------------------
-
     def request_state(self) -> None:
         """Ask a worker what is alive at the cursor, and about the allocation of the row."""
         shown = self.device
@@ -244,8 +238,6 @@ class MemoryScreen(CurveScreen[ShownDevice]):
         self._detail.show_message(message.detail)
         self.groups.empty_text = message.problem
         self.groups.set_row_count(len(message.groups))
-
-    # -- rows ----------------------------------------------------------------------------------------------
 
     def _build_header(self, width: int) -> list[TextRun]:
         shown = self.device
@@ -279,8 +271,6 @@ class MemoryScreen(CurveScreen[ShownDevice]):
         line = format_cells(list_group_cells(self.state.groups[index], self.state.state.allocated), width)
         return [(line, self.groups.palette.text)]
 
-    # -- time ----------------------------------------------------------------------------------------------
-
     def find_peak_time(self) -> int:
         shown = self.device
         return 0 if shown is None else int(shown.history.memory.time[shown.history.memory.peak])
@@ -312,8 +302,6 @@ class MemoryScreen(CurveScreen[ShownDevice]):
 
     def on_pan_asked(self, message: PanAsked) -> None:
         self._show_view(self.viewport.pan_cells(message.cells), self.time, "")
-
-    # -- rows ----------------------------------------------------------------------------------------------
 
     def _find_lifetime(self) -> int:
         """Return the allocation under the row cursor; -1 where there is none, and say so."""
@@ -357,8 +345,6 @@ class MemoryScreen(CurveScreen[ShownDevice]):
         self._status.show_message(f"{place + 1:,} of {len(by_time):,} by time")
         self._select_lifetime(int(by_time[place]), move_cursor=not self.only_alive)
 
-    # -- what is shown -------------------------------------------------------------------------------------
-
     def action_group(self, direction: int) -> None:
         self._show_grouping(cycle(list(GroupBy), self.by, direction))
 
@@ -389,8 +375,6 @@ class MemoryScreen(CurveScreen[ShownDevice]):
         self._views.clear()
         self._show_device((self._number + distance) % len(self._devices))
         self._status.show_message(f"memory of {self._devices[self._number].history.memory.label}")
-
-    # -- filtering -----------------------------------------------------------------------------------------
 
     def action_search(self) -> None:
         if self._get_device() is not None:
@@ -424,8 +408,6 @@ class MemoryScreen(CurveScreen[ShownDevice]):
             self._filter = None
             self._status.show_message("")
             self.refresh_view()
-
-    # -- leaving and copying -------------------------------------------------------------------------------
 
     def action_show(self) -> None:
         shown = self._get_device()

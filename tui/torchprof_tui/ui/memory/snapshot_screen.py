@@ -87,8 +87,6 @@ class SnapshotScreen(CurveScreen[ShownSnapshot]):
         self.chart.styles.height = min(max(size.height * 3 // 10, 5), 20) if has_curve else 0
         self.viewport = self.viewport.resize(max(size.width - GUTTER, 1))
 
-    # -- reading -------------------------------------------------------------------------------------------
-
     def on_snapshot_read(self, message: SnapshotRead) -> None:
         self._devices, self._problem = message.devices, message.problem
         if self._devices:
@@ -153,8 +151,6 @@ class SnapshotScreen(CurveScreen[ShownSnapshot]):
         rows = [] if self.read is None else self.read.rows
         self._detail.show_message(rows[self.rows.cursor].detail if self.rows.cursor < len(rows) else "")
 
-    # -- rows ----------------------------------------------------------------------------------------------
-
     def _build_header(self, width: int) -> list[TextRun]:
         palette = self.rows.palette
         read = self.read
@@ -191,8 +187,6 @@ class SnapshotScreen(CurveScreen[ShownSnapshot]):
             self._status.show_message("")
             self.refresh_view()
 
-    # -- time ----------------------------------------------------------------------------------------------
-
     def _show_view(self, viewport: Viewport, time: int, reason: str, is_jump: bool = False) -> None:
         if self.device is not None and not len(self.device.time):
             self._status.show_message(NO_HISTORY)
@@ -202,8 +196,6 @@ class SnapshotScreen(CurveScreen[ShownSnapshot]):
     def find_peak_time(self) -> int:
         shown = self.device
         return int(shown.time[shown.peak]) if shown is not None and len(shown.time) else 0
-
-    # -- devices and copying -------------------------------------------------------------------------------
 
     def action_device(self, distance: int) -> None:
         if self._get_device() is None:

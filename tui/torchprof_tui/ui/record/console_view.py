@@ -169,8 +169,6 @@ class TerminalEmulator:
         line.styles[start:end] = [self._style] * len(cells)
         self._column = end
 
-    # -- control sequences ---------------------------------------------------------------------------------
-
     def _apply_control(self, final: str, parameters: str) -> None:
         if final == "m":
             self._style = _apply_sgr(self._style, parameters)

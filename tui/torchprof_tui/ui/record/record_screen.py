@@ -214,8 +214,6 @@ class RecordScreen(GuardedScreen[None]):
             (clean(summary), "$text-muted"),
         )
 
-    # -- the request ---------------------------------------------------------------------------------------
-
     def _build_request(self) -> RecordingRequest:
         """Build the request that the form describes. Raises RequestError if the command cannot be parsed."""
         options = self.query_one(RunOptions)
@@ -262,8 +260,6 @@ class RecordScreen(GuardedScreen[None]):
             self._show_hint(str(error), error=True)
             return
         self.post_message(RunAsked(request, self._cwd))
-
-    # -- hint and equivalent command -----------------------------------------------------------------------
 
     def _update_equivalent(self) -> None:
         try:
@@ -317,8 +313,6 @@ class RecordScreen(GuardedScreen[None]):
             problem = f"{run.stored.problem}   " if run.stored.problem else ""
             return f"{problem}{command}   {format_outcome(run)}, in {run.result.folder}"
         return ""
-
-    # -- events --------------------------------------------------------------------------------------------
 
     on_resize = on_descendant_focus = on_option_list_option_highlighted = _update_hint
 

@@ -105,8 +105,6 @@ class RecordingScreen(GuardedScreen[None]):
             self._timer.stop()
         self._recording.close()
 
-    # -- while the run goes on -----------------------------------------------------------------------------
-
     def _poll(self) -> None:
         recording = self._recording
         data, dropped = recording.poll()
@@ -159,8 +157,6 @@ class RecordingScreen(GuardedScreen[None]):
         else:
             self.app.exit()
 
-    # -- the end of the run --------------------------------------------------------------------------------
-
     def _show_result(self, result: RunResult) -> None:
         self.result = result
         self._recording.save_output(self.query_one(ConsoleView).terminal.text)
@@ -203,8 +199,6 @@ class RecordingScreen(GuardedScreen[None]):
     def action_back(self) -> None:
         if not self.busy:
             self.dismiss()
-
-    # -- scrolling -----------------------------------------------------------------------------------------
 
     def action_scroll_page(self, direction: int) -> None:
         console = self.query_one(ConsoleView)

@@ -72,11 +72,26 @@ class BuiltSheet:
 
 def build_sheet(profile: Profile, tab: str, group_by: GroupBy, event_mask: Bool | None) -> BuiltSheet:
     """Build the sheet of a tab. Raises NotRecordedError, OSError, LookupError if the trace lacks the data."""
-    sheet, table = _build_sheet(profile, tab, group_by, event_mask)
+    trace = profile.trace
+    table = None
+    build_gpu_sheet = {
+        "kernels": gpu_sheets.build_kernels_sheet,
+        "copies": gpu_sheets.build_copies_sheet,
+        "collectives": gpu_sheets.build_collectives_sheet,
+    }.get(tab)
+    if build_gpu_sheet is not None:
+        sheet = build_gpu_sheet(trace, event_mask)
+    elif tab == REPETITIONS_TAB:
+        sheet = build_repetitions_sheet(trace, find_repetitions(trace))
+    elif tab == TABS[0]:
+        table = profile.build_table(group_by, event_mask)
+        sheet = _build_profiler_sheet(profile, table, group_by, event_mask)
+    else:
+        sheet = build_memory_sheet(trace, profile.own_calls, event_mask)
     if len(sheet):
         return BuiltSheet(sheet, table)
     name = tab if table is None else "kernels" if group_by is GroupBy.CLASS else "calls"
-    return BuiltSheet(sheet, table, None, format_empty_reason(profile.trace, name, event_mask is not None))
+    return BuiltSheet(sheet, table, None, format_empty_reason(trace, name, event_mask is not None))
 
 
 def format_empty_reason(trace: Trace, table_name: str, is_restricted: bool) -> str:
@@ -92,36 +107,22 @@ MAX_FLOPS_SIZE = 64_000_000
 """Bytes of a trace up to which FLOPs are worth a pass over the file; of larger ones the command line computes them."""
 
 
-def _build_sheet(
-    profile: Profile, tab: str, group_by: GroupBy, event_mask: Bool | None
-) -> tuple[Sheet, ProfilerTable | None]:
+def _build_profiler_sheet(profile: Profile, table: ProfilerTable, group_by: GroupBy, event_mask: Bool | None) -> Sheet:
     trace = profile.trace
-    if tab == TABS[0]:
-        table = profile.build_table(group_by, event_mask)
+    flops = None
+    if group_by in (GroupBy.NAME, GroupBy.SHAPE) and trace.size < MAX_FLOPS_SIZE:
+        # If the file cannot be read there are no shapes, and the table has no FLOPs.
+        with suppress(OSError, LookupError):
+            flops = sum_row_flops(table, profile.calls, profile.flops())
+    if flops is not None and np.isnan(flops.flops).all():
         flops = None
-        if group_by in (GroupBy.NAME, GroupBy.SHAPE) and trace.size < MAX_FLOPS_SIZE:
-            # If the file cannot be read there are no shapes, and the table has no FLOPs.
-            with suppress(OSError, LookupError):
-                flops = sum_row_flops(table, profile.calls, profile.flops())
-        if flops is not None and np.isnan(flops.flops).all():
-            flops = None
-        sheet = build_table_sheet(table, profile.calls, flops)
-        # By the trace, not the scope: a range without GPU work keeps its columns.
-        sheet = sheet if profile.calls.on_gpu.any() else drop_empty_gpu_columns(sheet)
-        sheet = add_serving_columns(sheet, group_by, trace, event_mask)
-        if event_mask is None:
-            sheet = add_outside_ops(sheet, trace, "T shows the frames", "r: record again with stacks, --with-stack")
-        return sheet, table
-    build_gpu_sheet = {
-        "kernels": gpu_sheets.build_kernels_sheet,
-        "copies": gpu_sheets.build_copies_sheet,
-        "collectives": gpu_sheets.build_collectives_sheet,
-    }.get(tab)
-    if build_gpu_sheet is not None:
-        return build_gpu_sheet(trace, event_mask), None
-    if tab == REPETITIONS_TAB:
-        return build_repetitions_sheet(trace, find_repetitions(trace)), None
-    return build_memory_sheet(trace, profile.own_calls, event_mask), None
+    sheet = build_table_sheet(table, profile.calls, flops)
+    # By the trace, not the scope: a range without GPU work keeps its columns.
+    sheet = sheet if profile.calls.on_gpu.any() else drop_empty_gpu_columns(sheet)
+    sheet = add_serving_columns(sheet, group_by, trace, event_mask)
+    if event_mask is None:
+        sheet = add_outside_ops(sheet, trace, "T shows the frames", "r: record again with stacks, --with-stack")
+    return sheet
 
 
 def build_late_arrivals(trace: Trace) -> BuiltSheet:

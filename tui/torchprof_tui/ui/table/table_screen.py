@@ -105,8 +105,6 @@ class TableScreen(ListScreen):
         self.set_class(height < PANEL_MIN_HEIGHT, "low")
         self._panel.styles.height = int(height * PANEL_HEIGHT_SHARE)
 
-    # -- building a table ----------------------------------------------------------------------------------
-
     @property
     def _current_query(self) -> SheetQuery:
         return SheetQuery(self._tab, self._group_by, self._scope)
@@ -183,8 +181,6 @@ class TableScreen(ListScreen):
         self.handle_cursor_move()
         return problem
 
-    # -- painting ------------------------------------------------------------------------------------------
-
     def _fit_columns(self, width: int) -> sheet_rows.ColumnLayout:
         assert self._built_sheet is not None
         if width not in self._column_layouts:
@@ -207,8 +203,6 @@ class TableScreen(ListScreen):
             return sheet_rows.format_section(format_spans_note(sheet), width, self.rows.palette)
         return sheet_rows.format_row(sheet, row, self._fit_columns(width), self.rows.palette, selected)
 
-    # -- the row under the cursor --------------------------------------------------------------------------
-
     @property
     def _cursor_row(self) -> int:
         """The row of the sheet under the cursor, -1 in an empty list."""
@@ -227,8 +221,6 @@ class TableScreen(ListScreen):
             sheet = self._built_sheet.sheet
             reading = describe_row(sheet, message.row)
             self._panel.set_detail(message.row_name, message.detail, sheet.displays[message.row], reading)
-
-    # -- keys ----------------------------------------------------------------------------------------------
 
     def action_move(self, distance: int) -> None:
         if self._tab == CHARTS_TAB:
@@ -386,8 +378,6 @@ class TableScreen(ListScreen):
 
     def on_row_picked(self, message: RowPicked) -> None:
         self.handle_cursor_move()
-
-    # -- filter and export ---------------------------------------------------------------------------------
 
     def action_ask_filter(self) -> None:
         if self._has_rows():

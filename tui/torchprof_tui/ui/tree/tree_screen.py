@@ -86,8 +86,6 @@ class TreeScreen(ListScreen):
         self.rows.empty_text = "no calls were recorded in this trace. q: back to the lanes."
         self._refresh_rows(0)
 
-    # -- what is listed ------------------------------------------------------------------------------------
-
     def _refresh_rows(self, node: int) -> None:
         """Show the listed nodes, with the cursor on `node` or on the nearest listed node above it."""
         tree, folds = self.call_tree, self._fold_state
@@ -137,8 +135,6 @@ class TreeScreen(ListScreen):
         if tree is None or node < 0 or tree.name[node] < 0:
             return None
         return find_event_word(Kind(int(tree.kind[node])), tree.names[int(tree.name[node])])
-
-    # -- painting ------------------------------------------------------------------------------------------
 
     def _format_header(self, width: int) -> list[TextRun]:
         palette = self.rows.palette
@@ -202,8 +198,6 @@ class TreeScreen(ListScreen):
             return truncate(self._labels[name_index], cells)
         name = clean(self.call_tree.names[name_index])
         return name if cell_len(name) <= cells else truncate(shorten(name), cells)
-
-    # -- keys ----------------------------------------------------------------------------------------------
 
     def _find_fold(self) -> tuple[int, FoldState] | None:
         """Return the node under the cursor and what is folded; None where there is no node, and say so."""
@@ -288,8 +282,6 @@ class TreeScreen(ListScreen):
             text = label = self.call_tree.names[name] if name >= 0 else self.call_tree.root_labels[node]
         self.copy_text(text, label)
 
-    # -- earlier views -------------------------------------------------------------------------------------
-
     def _remember_view(self) -> None:
         """Keep the folding and the cursor for `backspace`; call it before a change."""
         if self._fold_state is not None:
@@ -302,8 +294,6 @@ class TreeScreen(ListScreen):
         snapshot = self._snapshots.pop()
         self._fold_state.restore(snapshot)
         self._refresh_rows(snapshot.node)
-
-    # -- searching -----------------------------------------------------------------------------------------
 
     def action_search(self) -> None:
         folds = self._fold_state

@@ -56,10 +56,7 @@ NUMBER_CELLS = 33
 
 
 class ChainPanel(Panel):
-    """Show the chain of the selected event.
-
-    It is kept as long as the selection is one of its events.
-    """
+    """Show the chain of the selected event. It is kept as long as the selection is one of its events."""
 
     NAME = "chain"
 

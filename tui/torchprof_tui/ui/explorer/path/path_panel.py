@@ -197,8 +197,6 @@ class PathPanel(Panel):
         self._forecast = forecast
         self.refresh_content()
 
-    # -- the path of what is on screen ----------------------------------------------------------------------
-
     def toggle(self) -> str:
         """Show the path, or hide it; a mark that still follows the selection ends here. Returns a message.
 
@@ -286,8 +284,6 @@ class PathPanel(Panel):
             self.refresh_content(top=False)
         self._chain_panel.show_path_note(text)
 
-    # -- keys -----------------------------------------------------------------------------------------------
-
     def move(self, distance: int) -> str:
         shown, entry = self.shown, self._cursor + distance
         if shown is not None and 0 <= entry < len(shown.path.shares) + len(shown.longest):
@@ -342,8 +338,6 @@ class PathPanel(Panel):
         self._walked_event = segment.event
         place = f"{index + 1:,} of {len(shown.path.segments):,}"
         return f"critical path, {place}: {format_duration(length)} {self.describe_segment(segment)}"
-
-    # -- drawing --------------------------------------------------------------------------------------------
 
     def prepare(self, size: Size) -> None:
         super().prepare(size)
