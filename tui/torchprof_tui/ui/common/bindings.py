@@ -79,14 +79,14 @@ def group_by_section(active: Iterable[ActiveBinding]) -> dict[str, list[KeyHelp]
             section, _, _ = (binding.id or "").partition(".")
             title = titles.get(section, titles["program"])
             sections[title].setdefault(binding.id or binding.action, []).append(active_binding)
-    return {title: [_describe_action(group) for group in by_id.values()] for title, by_id in sections.items() if by_id}
-
-
-def _describe_action(group: list[ActiveBinding]) -> KeyHelp:
-    first = group[0]
-    bindings = [active.binding for active in group]
-    keys = " ".join(dict.fromkeys(binding.key_display or format_key_name(binding.key) for binding in bindings))
-    return KeyHelp(keys, first.binding.tooltip, first.binding.action, first.node)
+    described: dict[str, list[KeyHelp]] = {}
+    for title, by_id in sections.items():
+        for group in by_id.values():
+            first, bindings = group[0], [active.binding for active in group]
+            keys = " ".join(dict.fromkeys(binding.key_display or format_key_name(binding.key) for binding in bindings))
+            key = KeyHelp(keys, first.binding.tooltip, first.binding.action, first.node)
+            described.setdefault(title, []).append(key)
+    return described
 
 
 def format_key_name(key: str) -> str:

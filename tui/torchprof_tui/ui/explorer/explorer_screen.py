@@ -339,11 +339,11 @@ class ExplorerScreen(PromptScreen):
         if line is None:
             self._refresh_widgets(problem)
             return
-        self.app.push_screen(self._child_screens.create_source_screen(line, rank, self._count_lines_below_source))
 
-    def _count_lines_below_source(self) -> int:
-        """Return the lines that the source leaves to the panels: hardly any where they fill the screen themselves."""
-        return 1 if self.panel_size is PanelSize.WHOLE else self._dock.size.height + 1
+        def count_lines_below() -> int:  # that the source leaves to the panels
+            return 1 if self.panel_size is PanelSize.WHOLE else self._dock.size.height + 1
+
+        self.app.push_screen(self._child_screens.create_source_screen(line, rank, count_lines_below))
 
     def action_scope(self, direction: int) -> None:
         self.details_open = True

@@ -89,7 +89,18 @@ class Overview(TimeWheel):
             shares = [compute_busy_fraction(busy, whole.t0, whole.t1, width) for busy in self._busy_intervals]
             mean = np.mean(shares, axis=0) if shares else np.zeros(width)
             self._graph = draw_level_graph(np.where(mean > 0, mean, np.nan), 0.0, 1.0)
-            self._step_labels = self._format_step_labels(whole)
+            labels, free = [" "] * width, 0
+            for step in self._steps:
+                column = whole.cell(step.start)
+                if not free <= column < width:
+                    continue
+                said = step.serving
+                label = f"╵#{step.number} " if said is None else f"╵#{step.number} {abbreviate_serving(said)} "
+                if column + len(label) > width:
+                    label = "╵"
+                labels[column : column + len(label)] = label
+                free = column + len(label)
+            self._step_labels = "".join(labels)
 
     def paint(self, y: int, width: int) -> Strip:
         view, whole, palette = self._viewport, self._whole_viewport, self.palette
@@ -115,21 +126,6 @@ class Overview(TimeWheel):
             (graph[last + 1 :], ink),
         ]
         return build_strip(runs, width, palette.text)
-
-    def _format_step_labels(self, whole: Viewport) -> str:
-        cells = [" "] * whole.width
-        free = 0
-        for step in self._steps:
-            column = whole.cell(step.start)
-            if not free <= column < whole.width:
-                continue
-            said = step.serving
-            label = f"╵#{step.number} " if said is None else f"╵#{step.number} {abbreviate_serving(said)} "
-            if column + len(label) > whole.width:
-                label = "╵"
-            cells[column : column + len(label)] = label
-            free = column + len(label)
-        return "".join(cells)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         event.stop()

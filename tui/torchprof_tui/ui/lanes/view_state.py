@@ -371,7 +371,12 @@ class ViewState:
         except ValueError as error:
             return str(error)
         if kind == "step":
-            return self._select_step(value)
+            steps = self.current_steps()
+            if (event := next((step.event for step in steps if step.number == value), None)) is not None:
+                self.select(event)
+                return ""
+            known = ", ".join(f"#{step.number}" for step in steps[:8])
+            return f"no step #{value}" + (f"; there are {known}" if known else ": this trace has none")
         if kind == "rank":
             return self._open_rank_of_number(value)
         low, high = self.viewport.limits
@@ -384,14 +389,6 @@ class ViewState:
         ranks = [(rank.label, "open it: its lanes, its findings") for rank in self.trace.all_ranks if rank.is_merged]
         steps = [(f"step {step.number}", format_duration(step.duration)) for step in self.current_trace().steps]
         return [*ranks, *steps]
-
-    def _select_step(self, number: int) -> str:
-        for step in self.current_steps():
-            if step.number == number:
-                self.select(step.event)
-                return ""
-        known = ", ".join(f"#{step.number}" for step in self.current_steps()[:8])
-        return f"no step #{number}" + (f"; there are {known}" if known else ": this trace has none")
 
     def _open_rank_of_number(self, number: int) -> str:
         ranks = [rank for rank in self.trace.all_ranks if rank.is_merged]

@@ -156,7 +156,11 @@ class LearnScreen(GuardedScreen[None]):
         options += [Option(_format_case(case, results.get(case.id)), id=case.id) for case in found.cases]
         self._list.clear_options()
         self._list.add_options(options)
-        first = self._find_next(results)
+        # the next case that was not done, behind the finished one, else from the first
+        ids = list(self._cases)
+        start = ids.index(self.finished) + 1 if self.finished in self._cases else 0
+        ids = [*ids[start:], *ids[:start]]
+        first = next((case for case in ids if case not in results), next(iter(ids), None))
         if self._trace is not None and self.finished is None:
             first = OWN
         if first is not None:
@@ -164,13 +168,6 @@ class LearnScreen(GuardedScreen[None]):
         problems = [*found.problems, *([problem] if problem else [])]
         if problems:
             self.query_one("#learn-hint", Static).update("\n".join(clean(line) for line in problems[:3]))
-
-    def _find_next(self, results: dict[str, Result]) -> str | None:
-        """Find the next case that was not done, behind the finished one, else from the first; None without cases."""
-        ids = list(self._cases)
-        start = ids.index(self.finished) + 1 if self.finished in self._cases else 0
-        ids = [*ids[start:], *ids[:start]]
-        return next((case for case in ids if case not in results), next(iter(ids), None))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()

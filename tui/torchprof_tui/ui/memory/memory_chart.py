@@ -169,24 +169,18 @@ class MemoryChart(CurveChart):
                 runs.append((CURSOR if cell == cursor else mark, self.palette.line))
             elif cell == cursor:
                 runs.append((CURSOR, self._fill(int(band[cell]))))
-            else:
-                is_top = edges[cell, -1] < high
-                runs.append(
-                    self._paint_cell(int(band[cell]), int(top[cell] - low), None if is_top else int(above[cell]))
-                )
+            elif self.palette.color_support is ColorSupport.NONE:
+                runs.append((LETTERS[band[cell]], self.palette.text))
+            elif top[cell] >= high:
+                runs.append((FULL, self.palette.ink(band_kind(int(band[cell])))))
+            else:  # the band up to some eighths, the next one over it, or nothing
+                upper = None if edges[cell, -1] < high else self._fill(int(above[cell]))
+                style = _boundary_style(self._fill(int(band[cell])), upper, self.palette.text)
+                runs.append((LEVELS[max(int(top[cell] - low), 1) - 1], style))
         return runs
 
     def _fill(self, band: int) -> Style:
         return self.palette.fill(band_kind(band))
-
-    def _paint_cell(self, band: int, level: int, above: int | None) -> TextRun:
-        """Paint one cell: `band` up to `level` eighths, `above` over it; None for the end of the column."""
-        if self.palette.color_support is ColorSupport.NONE:
-            return LETTERS[band], self.palette.text
-        if level >= LEVEL_COUNT:
-            return FULL, self.palette.ink(band_kind(band))
-        upper = None if above is None else self._fill(above)
-        return LEVELS[max(level, 1) - 1], _boundary_style(self._fill(band), upper, self.palette.text)
 
 
 class Legend(PaintedWidget):

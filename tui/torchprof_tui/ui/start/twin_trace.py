@@ -47,7 +47,11 @@ def find_twins(opened: str, others: Sequence[str]) -> list[tuple[str, str]]:
     """
     beside = _list_neighbours(opened) if _is_local(opened) else others
     asked = _read_run(opened)
-    by_request = [] if asked is None else _choose(asked, _list_runs(opened))
+    by_request = []
+    if asked is not None:  # among the runs beside that of the open trace, newest first
+        output = os.path.dirname(os.path.dirname(os.path.abspath(os.path.expanduser(opened))))
+        runs = [(run.result.traces_to_open[:1], _read_command(run.request.command)) for run in list_past_runs(output)]
+        by_request = _choose(asked, ((trace, mode) for traces, mode in runs for trace in traces))
     by_name = _choose(_read_name(opened), ((name, _read_name(name)) for name in beside))
     return list(dict([*by_request, *by_name]).items())
 
@@ -92,16 +96,6 @@ def _read_run(spec: str) -> _Mode | None:
         stored = read_request(os.path.expanduser(spec)) if _is_local(spec) else None
         return None if stored is None else _read_command(stored.request.command)
     return None
-
-
-def _list_runs(spec: str) -> list[tuple[str, _Mode]]:
-    """List the traces of the runs beside that of the open trace, newest first."""
-    output = os.path.dirname(os.path.dirname(os.path.abspath(os.path.expanduser(spec))))
-    return [
-        (trace, _read_command(run.request.command))
-        for run in list_past_runs(output)
-        for trace in run.result.traces_to_open[:1]
-    ]
 
 
 def _read_command(command: Sequence[str]) -> _Mode:

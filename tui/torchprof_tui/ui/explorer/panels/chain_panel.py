@@ -191,7 +191,10 @@ class ChainPanel(Panel):
         if self._end_kernel is not None and not two_columns:
             lines += format_kernel_brief(self._end_kernel, palette, width)
         lines += self._format_steps(left)
-        lines += self._format_work(chain, left, len(lines)) + self._format_autograd_partners(chain, left)
+        lines += self._format_work(chain, left, len(lines))
+        for label, event in (("this is the backward of", chain.forward_op), ("its backward is", chain.backward_node)):
+            if event >= 0:
+                lines += wrap_text(f"{label} {clean(self._trace.event(event).name)}", left, palette.text)
         if two_columns and self._end_kernel is not None:
             right = width - left - 2
             title = format_title(self._trace, self._trace.event(self._end_kernel.event), palette, right)
@@ -327,12 +330,3 @@ class ChainPanel(Panel):
         if len(chain.work) > MAX_WORK_LISTED:
             lines.append([(f"… and {len(chain.work) - MAX_WORK_LISTED:,} more", palette.muted)])
         return lines
-
-    def _format_autograd_partners(self, chain: Chain, width: int) -> Lines:
-        pairs = (("this is the backward of", chain.forward_op), ("its backward is", chain.backward_node))
-        return [
-            run
-            for label, event in pairs
-            if event >= 0
-            for run in wrap_text(f"{label} {clean(self._trace.event(event).name)}", width, self.palette.text)
-        ]

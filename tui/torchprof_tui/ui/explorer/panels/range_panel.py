@@ -84,7 +84,13 @@ class RangePanel(Panel):
         statistics = self._statistics
         if statistics is None or (statistics.t0, statistics.t1) != marked:
             return lines
-        lines += self._format_summary(statistics, width)
+        busy = [
+            f"{format_device_label(device, self._trace)} busy {format_share(time / statistics.duration)}"
+            for device, time in statistics.gpu_busy.items()
+        ]
+        count = len(statistics.steps)
+        steps = [f"{count} step{'s' * (count != 1)} touched, {statistics.whole_steps} whole"] if count else []
+        lines += wrap_text(" · ".join([f"{statistics.events:,} events", *busy, *steps]), width, palette.text)
         lanes = self._format_lanes(statistics, width)
         is_narrow = width < TWO_COLUMNS_MIN_WIDTH
         half = width // 2
@@ -93,18 +99,6 @@ class RangePanel(Panel):
         if is_narrow:
             return lines + lanes + gpu + cpu
         return lines + join_columns(gpu, cpu, half, palette.text) + lanes
-
-    def _format_summary(self, statistics: RangeStatistics, width: int) -> Lines:
-        palette = self.palette
-        parts = [f"{statistics.events:,} events"]
-        parts += [
-            f"{format_device_label(device, self._trace)} busy {format_share(busy / statistics.duration)}"
-            for device, busy in statistics.gpu_busy.items()
-        ]
-        if statistics.steps:
-            steps = len(statistics.steps)
-            parts.append(f"{steps} step{'s' * (steps != 1)} touched, {statistics.whole_steps} whole")
-        return wrap_text(" · ".join(parts), width, palette.text)
 
     def _format_lanes(self, statistics: RangeStatistics, width: int) -> Lines:
         palette = self.palette
