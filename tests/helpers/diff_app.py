@@ -12,8 +12,7 @@ from tests.helpers.paths import SAMPLES
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.ordered_keys import HelpApp, OrderedKeysApp
-from torchprof_tui.ui.diff.comparison_worker import ComparedInput
-from torchprof_tui.ui.diff.diff_screen import DiffScreen
+from torchprof_tui.ui.diff.diff_screen import ComparedInput, DiffScreen
 
 
 class DiffApp(OrderedKeysApp, HelpApp):

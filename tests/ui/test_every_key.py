@@ -32,8 +32,7 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.help_screen import HelpScreen
 from torchprof_tui.ui.common.keys import LANES
 from torchprof_tui.ui.common.status_line import StatusLine
-from torchprof_tui.ui.diff.comparison_worker import ComparedInput
-from torchprof_tui.ui.diff.diff_screen import DiffScreen
+from torchprof_tui.ui.diff.diff_screen import ComparedInput, DiffScreen
 from torchprof_tui.ui.diff.locked_view import LockedView
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.flame.flame_screen import FlameScreen

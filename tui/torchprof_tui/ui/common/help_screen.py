@@ -54,8 +54,6 @@ COLUMN_GAP = 4
 MAX_LABEL_SHARE = 3
 """A label takes at most this part (a third) of a column; a longer one is on a line of its own."""
 
-GUIDE_WORDS_TITLE = "Words on this panel"
-
 
 @dataclass(frozen=True, slots=True)
 class HelpEntry:
@@ -81,7 +79,7 @@ def list_guide_sections(guide: Guide) -> list[HelpSection]:
     """List the lines of a guide, then its words."""
     sections = [HelpSection(guide.title, tuple(HelpEntry(label, text) for label, text in guide.lines))]
     words = tuple(HelpEntry(term, find_word(term).sentence) for term in guide.terms)
-    return [*sections, HelpSection(GUIDE_WORDS_TITLE, words, is_from_words=True)] if words else sections
+    return [*sections, HelpSection("Words on this panel", words, is_from_words=True)] if words else sections
 
 
 def list_lane_sections() -> list[HelpSection]:

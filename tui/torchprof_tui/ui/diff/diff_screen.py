@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
-from textual.message import Message
 from textual.reactive import var
 from textual.widgets import Static
 
 from torchprof_tui.analysis.compare.comparison import Comparison, describe_row
-from torchprof_tui.analysis.compare.matched_rows import RowStatus
-from torchprof_tui.analysis.compare.side_choice import RankNumbers, format_label, select_ranks
-from torchprof_tui.analysis.compare.step_selection import ComparisonError
+from torchprof_tui.analysis.compare.event_matches import EventMatches, match_events
+from torchprof_tui.analysis.compare.matched_rows import ComparedRows, RowStatus
+from torchprof_tui.analysis.compare.side_choice import (
+    RankNumbers,
+    analyse_side,
+    compare_ranks_of_runs,
+    format_label,
+    match_steps,
+    select_ranks,
+)
+from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, ComparisonError, StepSelection
 from torchprof_tui.answers.pictures.waterfall import draw_waterfall
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_time
@@ -30,20 +37,6 @@ from torchprof_tui.ui.common.comparison_request import ComparisonRequest, list_o
 from torchprof_tui.ui.common.labels import short_label
 from torchprof_tui.ui.common.panel_dock import Dock, PanelPicked
 from torchprof_tui.ui.common.status_line import Choice
-from torchprof_tui.ui.diff.comparison_worker import (
-    AccountBuilt,
-    ComparedInput,
-    ComparisonFailed,
-    EventsMatched,
-    RanksCompared,
-    RowsMatched,
-    SideChanged,
-    SideEventPicked,
-    SidesChosen,
-    SideZoomAsked,
-    compare_inputs,
-    match_rows,
-)
 from torchprof_tui.ui.diff.diff_panels import (
     ACCOUNT,
     GROUPINGS,
@@ -66,7 +59,7 @@ from torchprof_tui.ui.diff.locked_view import (
     explain_small_screen,
     list_step_starts,
 )
-from torchprof_tui.ui.diff.side_lanes import SideLanes
+from torchprof_tui.ui.diff.side_lanes import SideChanged, SideEventPicked, SideLanes, SideZoomAsked
 from torchprof_tui.ui.explorer import explorer_screen
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.explorer.lanes_area import PanelSize
@@ -104,6 +97,8 @@ class SideExplorer(ExplorerScreen):
             super().action_clear()
 
 
+Answer = TypeVar("Answer")
+
 PARTS = (ACCOUNT, ROWS, REMARKS, "A", "B")
 """The parts that `tab` goes through: the panels, and the lanes of both sides."""
 
@@ -111,6 +106,16 @@ MAX_PREVIOUS_VIEWS = 100
 
 
 LARGEST_ZOOM, WHOLE = "this is the largest zoom: s zooms out", "all of both traces is on screen: w zooms in"
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedInput:
+    """One side as asked for: `trace` of one rank, `whole` as it was opened, how it is called, the steps asked for."""
+
+    trace: Trace
+    whole: Trace
+    label: str
+    selection: StepSelection = AUTOMATIC
 
 
 class DiffScreen(SearchScreen):
@@ -169,16 +174,11 @@ class DiffScreen(SearchScreen):
         if self._problem:
             self._show_problem(self._problem)
         else:
-            inputs, numbers = self.inputs, self._numbers
-            self.run_worker(lambda: compare_inputs(*inputs, numbers, self._post), thread=True, group="compare")
+            self.run_worker(self._compare_inputs, thread=True, group="compare")
 
     def on_unmount(self) -> None:
         if self._opener is not None:
             self._opener.close()
-
-    def _post(self, message: Message) -> None:
-        if self.is_attached:
-            self.post_message(message)
 
     # -- layout --------------------------------------------------------------------------------------------
 
@@ -213,9 +213,45 @@ class DiffScreen(SearchScreen):
 
     # -- what the worker reports ---------------------------------------------------------------------------
 
-    def on_sides_chosen(self, message: SidesChosen) -> None:
+    def _compare_inputs(self) -> None:
+        """Compare both sides, on a thread; show each answer as soon as it is known, the fastest first.
+
+        Everything is computed here, so that the UI thread only reads it. The account takes longest: it checks both
+        sides for patterns.
+        """
+        a, b = self.inputs
+        try:
+            found = [
+                analyse_side(side.trace, f"{letter} ({side.label})", side.label, side.selection)
+                for letter, side in (("A", a), ("B", b))
+            ]
+        except ComparisonError as error:
+            self._show_later(self._show_problem, str(error))
+            return
+        sides = match_steps(found[0], found[1])
+        for side in sides:
+            side.step_bounds  # noqa: B018
+        comparison = Comparison(*sides)
+        self._show_later(self._show_sides, comparison)
+        self._show_later(self._show_matches, match_events(comparison.tree_match, sides[0].side, sides[1].side))
+        self._show_later(self._show_rows, comparison.match_rows("op"))
+        if not comparison.is_same_recording:
+            comparison.verdict  # noqa: B018
+            comparison.differences  # noqa: B018
+        comparison.account  # noqa: B018
+        self._show_later(self._show_account, comparison)
+        ranks = compare_ranks_of_runs(a.whole, b.whole, self._numbers, (a.selection, b.selection))
+        if ranks:
+            self._show_later(self._remarks.show_ranks, ranks)
+
+    def _show_later(self, show: Callable[[Answer], object], answer: Answer) -> None:
+        """Show an answer of a worker on the UI thread, unless the screen was left."""
+        if self.is_attached:
+            self.call_later(lambda: None if self.is_left else show(answer))
+
+    def _show_sides(self, comparison: Comparison) -> None:
         """Show the first pair of compared steps: the lanes are on screen before the account."""
-        comparison = self.comparison = message.comparison
+        self.comparison = comparison
         a, b = comparison.a, comparison.b
         self._starts = list_step_starts(a.side.steps, b.side.steps, (a.side.window, b.side.window))
         length = max(int(side.step_bounds[1]) - start for side, start in zip((a, b), self._starts[0], strict=True))
@@ -226,29 +262,22 @@ class DiffScreen(SearchScreen):
         self._verdict.show_progress("dividing the steps of both and checking them for patterns …")
         self._refresh_widgets()
 
-    def on_account_built(self, message: AccountBuilt) -> None:
-        self.comparison = message.comparison
-        self._verdict.show_comparison(message.comparison)
-        self._account.show_comparison(message.comparison)
-        self._remarks.show_comparison(message.comparison)
+    def _show_account(self, comparison: Comparison) -> None:
+        self.comparison = comparison
+        for panel in (self._verdict, self._account, self._remarks):
+            panel.show_comparison(comparison)
         self._refresh_widgets()
 
-    def on_ranks_compared(self, message: RanksCompared) -> None:
-        self._remarks.show_ranks(message.ranks)
+    def _show_matches(self, matches: tuple[EventMatches, EventMatches]) -> None:
+        for side, own in zip(self.sides, matches, strict=True):
+            side.set_matches(own)
 
-    def on_events_matched(self, message: EventsMatched) -> None:
-        for side, matches in zip(self.sides, message.matches, strict=True):
-            side.set_matches(matches)
-
-    def on_rows_matched(self, message: RowsMatched) -> None:
-        self.differences.set_rows(message.rows)
+    def _show_rows(self, rows: ComparedRows) -> None:
+        self.differences.set_rows(rows)
         is_same = self.comparison is not None and self.comparison.is_same_recording
         self._rows.empty_text = "no differences" + (": the same recording" if is_same else "")
         self._rows.show_rows()
         self._refresh_widgets()
-
-    def on_comparison_failed(self, message: ComparisonFailed) -> None:
-        self._show_problem(message.line)
 
     def _show_problem(self, line: str) -> None:
         self._problem = line
@@ -487,12 +516,16 @@ class DiffScreen(SearchScreen):
             self._refresh_widgets("the difference is fitted already: s zooms out, backspace goes back")
 
     def action_group(self, direction: int) -> None:
-        comparison, post = self.comparison, self._post
+        comparison = self.comparison
         if self._lacks_sides() or comparison is None:
             return
         by = cycle(GROUPINGS, self.differences.by, direction)
         self._set_part(ROWS)
-        self.run_worker(lambda: match_rows(comparison, by, post), thread=True, exclusive=True, group="rows")
+
+        def match_rows() -> None:
+            self._show_later(self._show_rows, comparison.match_rows(by))
+
+        self.run_worker(match_rows, thread=True, exclusive=True, group="rows")
         self._refresh_widgets(f"rows by {by} …")
 
     # -- parts ---------------------------------------------------------------------------------------------

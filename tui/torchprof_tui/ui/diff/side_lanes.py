@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.message import Message
 from textual.strip import Strip
 
 from torchprof_tui.analysis.compare.event_matches import EventMatches, EventStatus
@@ -22,7 +23,6 @@ from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.event_styles import KIND_COUNT, CellForm
 from torchprof_tui.ui.common.name_display import DisplayNames, truncate
 from torchprof_tui.ui.common.painted_widget import build_strip
-from torchprof_tui.ui.diff.comparison_worker import SideChanged, SideEventPicked, SideZoomAsked
 from torchprof_tui.ui.diff.locked_view import LockedView
 from torchprof_tui.ui.lanes.bar_painter import StyledCells
 from torchprof_tui.ui.lanes.lane_gutter import Gutter, LanesFolded
@@ -30,6 +30,32 @@ from torchprof_tui.ui.lanes.mouse_gestures import EventPicked, RangeDragged, Scr
 from torchprof_tui.ui.lanes.screen_lines import LaneArrangement, LaneLines
 from torchprof_tui.ui.lanes.time_ruler import Ruler
 from torchprof_tui.ui.lanes.timeline import LanesResized, PointerMoved, Timeline
+
+
+@dataclass
+class SideEventPicked(Message):
+    """A click on the lanes of a side; `event` -1 beside all events, `fit`: a double click."""
+
+    side: int
+    event: int
+    fit: bool
+
+
+@dataclass
+class SideZoomAsked(Message):
+    """The wheel zooms around a distance from the references, ns."""
+
+    steps: float
+    distance: int
+
+
+@dataclass
+class SideChanged(Message):
+    """The lanes of a side were scrolled, folded or resized by the mouse or the layout."""
+
+    side: int
+    reason: str = ""  # why nothing changed
+
 
 CHANGED_MARK = "*"
 ONE_SIDE_MARKS = ("-", "+")

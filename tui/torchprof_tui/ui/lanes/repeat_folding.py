@@ -16,10 +16,6 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.query.viewport import Viewport
 
-NOTHING_REPEATS = "nothing to fold: no steps were recorded, and no repetition was found"
-STILL_LOOKING = "repetitions are still being looked for: try again in a moment"
-UNFOLDED = "all repeats are shown again"
-
 
 class RepeatFolding:
     """Hold the fold of an explorer; `fold` is None while nothing is folded."""
@@ -38,13 +34,15 @@ class RepeatFolding:
         """
         steps, found = list_steps(rank), find_kept_repetitions(rank.trace)
         levels = list_levels(steps, found)
+        if not levels and found is None:
+            return view, "repetitions are still being looked for: try again in a moment"
         if not levels:
-            return view, NOTHING_REPEATS if found is not None else STILL_LOOKING
+            return view, "nothing to fold: no steps were recorded, and no repetition was found"
         depth = len(self.fold.levels) if self.fold is not None else 0
         fold = self._fold_deeper(levels, depth, at)
         if fold is None:
             self.fold = None
-            return replace(view, fold=None), UNFOLDED
+            return replace(view, fold=None), "all repeats are shown again"
         centre = at if at is not None else view.midpoint(view.t0, view.t1)
         _, run, shown = min(
             (entry for entry in fold.iterate_runs() if entry[0] == len(fold.levels) - 1),

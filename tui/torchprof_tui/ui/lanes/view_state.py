@@ -152,7 +152,6 @@ PAN_DIVISOR = 10
 
 NOTHING_TO_CLEAR = "nothing to clear: no mark, no search, no selection"
 NO_LANES = "this trace has no lanes"
-ALL_LANES_SHOWN = "all lanes are on screen"
 WHEEL_HINT = ": ctrl or alt with the wheel zooms, shift pans"
 WHOLE_TRACE = "the whole trace is on screen: w zooms in"
 LARGEST_ZOOM = "this is the largest zoom: s zooms out"
@@ -281,7 +280,7 @@ class ViewState:
         before = self.lane_view.top
         self.lane_view.scroll(lines)
         if not self.lane_view.lane_lines.max_top(self.lane_view.height):
-            return ALL_LANES_SHOWN + hint
+            return "all lanes are on screen" + hint
         return f"the {'last' if lines > 0 else 'first'} lanes" if self.lane_view.top == before else ""
 
     def fit_selection(self) -> str:

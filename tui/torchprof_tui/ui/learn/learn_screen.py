@@ -25,8 +25,6 @@ from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.painted_widget import Lines, TextPanel, TextRun, follow_theme, wrap_text
 from torchprof_tui.ui.common.status_line import StatusLine
 
-EXAMPLE = "gemm 2, elementwise 3, flash"
-
 OWN = "\0own"
 """Id of the row with the questions about the open trace; no file has a NUL in its name."""
 
@@ -121,7 +119,7 @@ class LearnScreen(GuardedScreen[None]):
         super().__init__()
         self._trace, self._asked = trace, asked
         self._text = GuessText(asked)
-        self._input = GuessInput(placeholder=EXAMPLE)
+        self._input = GuessInput(placeholder="gemm 2, elementwise 3, flash")
         self._list = OptionList(id="learn-list", markup=False)
         self._status = StatusLine(id="learn-status")
         self._cases: dict[str, Case] = {}

@@ -42,7 +42,6 @@ LETTERS = "pgoaitwu?"
 
 FULL, CURSOR, RESERVED = "█", "│", "╌"
 LEVEL_COUNT = len(LEVELS)
-UNKNOWN_NAMES = "all memory: allocations are not told apart"
 
 
 def band_kind(band: int) -> Kind:
@@ -197,7 +196,8 @@ class Legend(PaintedWidget):
     def paint(self, y: int, width: int) -> Strip:
         palette, sums = self.palette, self._sums
         if not self._has_lifetimes:
-            return build_strip([(f" {UNKNOWN_NAMES}", palette.muted)], width, palette.text)
+            text = " all memory: allocations are not told apart"
+            return build_strip([(text, palette.muted)], width, palette.text)
         runs: list[TextRun] = [(" ", palette.text)]
         used = 1
         is_plain = palette.color_support is ColorSupport.NONE

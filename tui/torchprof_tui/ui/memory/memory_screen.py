@@ -65,7 +65,6 @@ class GroupList(RowList):
 
 FILTER_PROMPT = "filter"
 FILTER_HINT = "op, module, line, category or phase; or /regular expression/ · ↑ earlier"
-NO_ALLOCATION = "no allocation is listed: v or 0 shows more"
 
 
 class MemoryScreen(CurveScreen[ShownDevice]):
@@ -306,7 +305,7 @@ class MemoryScreen(CurveScreen[ShownDevice]):
     def _find_lifetime(self) -> int:
         """Return the allocation under the row cursor; -1 where there is none, and say so."""
         if self._get_device() is not None and self.current_lifetime < 0:
-            self._status.show_message(NO_ALLOCATION)
+            self._status.show_message("no allocation is listed: v or 0 shows more")
         return self.current_lifetime
 
     def has_row(self) -> bool:

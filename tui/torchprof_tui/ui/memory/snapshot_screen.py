@@ -34,7 +34,6 @@ from torchprof_tui.ui.memory.snapshot_rows import (
     read_shown_snapshot,
 )
 
-NO_TRACE = "ops, modules and categories are in a trace: record one with run --profile-memory --memory-snapshot"
 NOTHING = {
     SnapshotList.FAILURES: "no allocation failed in this history",
     SnapshotList.FINDINGS: "nothing was found: neither fragmentation, nor retries, nor a failed allocation",
@@ -107,7 +106,7 @@ class SnapshotScreen(CurveScreen[ShownSnapshot]):
         except OSError:
             traces = []
         if not traces:
-            return NO_TRACE
+            return "ops, modules and categories are in a trace: record one with run --profile-memory --memory-snapshot"
         return f"the trace beside it, {clean(traces[0].name)}, may have these ops: open it (o), and press M"
 
     def _show_device(self, number: int) -> None:

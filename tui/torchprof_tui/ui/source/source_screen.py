@@ -35,8 +35,6 @@ MAX_PAINTED_CHARACTERS = 2_000
 _DEFINITION_LINES = 30
 """Lines from the recorded one on in which the definition is expected: decorators come before it."""
 
-_NO_LINE = "no mark: began before the recording"
-
 
 class SourceText(PaintedWidget):
     """Show a title, then the file of `show_file` or the reason of `show_error`. `scroll_lines` moves through it.
@@ -144,7 +142,7 @@ def describe_line_match(lines: tuple[str, ...], line: int | None, function: str)
     if function.isidentifier() and not found:
         return f"no {clean(function)} in it: the file has changed, or is another", True
     if line is None:
-        return _NO_LINE, False
+        return "no mark: began before the recording", False
     begins = any(line <= number < line + _DEFINITION_LINES for number in found)
     return (f"the profiler records where {function} begins" if begins else ""), False
 

@@ -155,8 +155,6 @@ LEARN_HINT = (
     "a case is a sample and a few questions: expect, look at the lanes, read what it is; also: torchprof-tui learn"
 )
 
-PATH_HINT = "a name below, a path, host:path or URL: o or / to type, tab completes"
-
 WIDE_MIN_WIDTH = 150
 """Minimal width for the guide beside the list: fewer cells would leave no room for the summaries."""
 
@@ -219,7 +217,9 @@ class StartScreen(GuardedScreen[None]):
     def compose(self) -> ComposeResult:
         title = "[b]torchprof-tui[/b] $version   record a torch.profiler trace and read it here"
         yield Static(Content.from_markup(title, version=__version__), id="start-title")
-        yield PathInput(placeholder=PATH_HINT, id="start-path")
+        yield PathInput(
+            placeholder="a name below, a path, host:path or URL: o or / to type, tab completes", id="start-path"
+        )
         with Horizontal(id="start-body"):
             with Vertical(id="start-left"):
                 yield from (OptionList(id="start-list", markup=False), Static(id="start-hint"))
