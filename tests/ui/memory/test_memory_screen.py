@@ -154,8 +154,8 @@ async def test_the_list_is_of_what_is_alive_and_sums_to_the_curve() -> None:
         shown = memory.device
         assert shown is not None
         peak = shown.history.find_peak()
-        assert memory._rows.tolist() == peak.alive.tolist()
-        sizes = shown.history.lifetimes.bytes[memory._rows]
+        assert memory._listed_rows.tolist() == peak.alive.tolist()
+        sizes = shown.history.lifetimes.bytes[memory._listed_rows]
         assert int(sizes.sum()) + peak.older.bytes + peak.unaccounted == peak.allocated
         assert (np.diff(sizes) <= 0).all()
 
@@ -169,7 +169,7 @@ async def test_a_filter_lists_matching_allocations_and_escape_clears_it() -> Non
         shown = memory.device
         assert shown is not None
         assert 0 < memory.lifetimes.count < everything
-        index, names = shown.history.label_lifetimes(memory._rows, GroupBy.OP)
+        index, names = shown.history.label_lifetimes(memory._listed_rows, GroupBy.OP)
         assert all("gelu" in names[each] for each in index.tolist())
         await press(pilot, "n")
         assert f"of {memory.lifetimes.count:,} by time" in lines(memory)[-1]

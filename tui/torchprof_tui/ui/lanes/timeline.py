@@ -303,7 +303,8 @@ class Timeline(TimeWheel):
             y = self._lane_lines.screen_line_index(lane, row, self._top, height)
             ends.append(LinkEnd(frame.viewport.cell(int(self.trace.start[event])), y, above))
         cells: dict[int, list[tuple[int, str]]] = {}
-        for (y, x), glyph in route_link(*ends, frame.occupied_cells(height), frame.rule_lines()).items():
+        glyphs = route_link(ends[0], ends[1], frame.occupied_cells(height), frame.rule_lines())
+        for (y, x), glyph in glyphs.items():
             cells.setdefault(y, []).append((x, glyph))
         return cells
 
