@@ -14,7 +14,7 @@ from textual.strip import Strip
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_value
-from torchprof_tui.ui.common.painted_widget import PaintedWidget, build_strip
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 from torchprof_tui.ui.lanes.mouse_gestures import WHEEL_LINES, EventPicked, ScrollAsked
 from torchprof_tui.ui.lanes.screen_lines import MAX_FOLDED_ROWS, LaneLines, LineContent, ScreenLine
 
@@ -107,6 +107,13 @@ class Gutter(PaintedWidget):
     def prepare(self, size: Size) -> None:
         self._painted_lines = tuple(self._lane_lines.visible_lines(self._top, size.height))
 
+    def _format_edge(self, line: ScreenLine) -> TextRun:
+        """Format the first cell of a line: the mark of evidence, or of the current lane."""
+        palette = self.palette
+        if line.lane in self._flagged and line.is_first:
+            return FLAGGED_GLYPH, palette.warning if self._flags_problem else palette.strong
+        return CURRENT_GLYPH if line.lane == self._current_lane else " ", palette.cursor
+
     def paint(self, y: int, width: int) -> Strip:
         palette = self.palette
         if y >= len(self._painted_lines):
@@ -119,9 +126,7 @@ class Gutter(PaintedWidget):
             return build_strip([(text, palette.strong), ("─" * width, palette.line)], width, palette.line)
         label_width = width - 2
         current = line.lane == self._current_lane
-        edge = CURRENT_GLYPH if current else " ", palette.cursor
-        if line.lane in self._flagged and line.is_first:
-            edge = FLAGGED_GLYPH, palette.warning if self._flags_problem else palette.strong
+        edge = self._format_edge(line)
         label = truncate(self._format_label(y, line, label_width), label_width)
         note = self._notes.get(line.lane, "") if line.content is LineContent.RANK else ""
         while cell_len(label) + cell_len(note) + 1 > label_width and NOTE_SEPARATOR in note:
