@@ -152,7 +152,7 @@ def _sketch_steps(checker: Checker, scopes: Sequence[tuple[int, Scope]], collect
                 waiting = waiting | union(table.start, table.end)
             times[index, 4] = scope.length - waiting.measure_between(scope.t0, scope.t1)
         for device in tables.devices:
-            times[index, 0] += tables.busy_intervals(device).clip(scope.t0, scope.t1).total
+            times[index, 0] += tables.busy_intervals[device].clip(scope.t0, scope.t1).total
             times[index, 1] += tables.compute_intervals[device].clip(scope.t0, scope.t1).total
             times[index, 2] += tables.collective_intervals[device].clip(scope.t0, scope.t1).total
         if not tables.devices or view.missing_window_reason():

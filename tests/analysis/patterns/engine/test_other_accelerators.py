@@ -84,7 +84,7 @@ def test_a_stream_that_waits_does_no_work() -> None:
     made = trace(*npu_program(npu_op(10, 40), [task("EVENT_WAIT_SQE", 100, 40)]))
     waiting = made.names.index("EVENT_WAIT_SQE")
     assert made.kind[made.name == waiting].tolist() == [Kind.SYNC]
-    assert Checker(made).tables.busy_intervals(Checker(made).tables.devices[0]).total == 50 * US
+    assert Checker(made).tables.busy_intervals[Checker(made).tables.devices[0]].total == 50 * US
 
 
 def mtia(name: str, start: float, duration: float, correlation: int) -> Entry:
@@ -127,7 +127,7 @@ def test_mtia_waits_for_events_in_event_wait() -> None:
 
 def test_an_event_wait_of_mtias_device_is_no_work() -> None:
     made = trace(*MTIA_STEP, on_mtia("event_wait", 60, 90, 2))
-    assert Checker(made).tables.busy_intervals(0).total == 130 * US
+    assert Checker(made).tables.busy_intervals[0].total == 130 * US
 
 
 def test_mtia_records_copies_and_waits_like_kernels() -> None:

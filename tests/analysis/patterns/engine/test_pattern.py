@@ -6,9 +6,12 @@ import numpy as np
 
 from tests.helpers.pattern_traces import GEMM, check_pattern, op_with_work
 from tests.helpers.trace_builder import Entry, cpu, python, runtime, step, trace
+from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.engine.pattern import (
     MAX_HOST_GAPS,
+    Answer,
     EvidencePlaces,
+    Finding,
     find_gap_places,
     merge_places,
     sort_places,
@@ -117,10 +120,18 @@ def test_of_a_problem_the_longest_event_is_first_of_a_notice_the_earliest() -> N
     assert notice.find_places(built).event.tolist() == notice.answer.events.tolist()
 
 
+def shift_places(places: EvidencePlaces, offset: int) -> EvidencePlaces:
+    """Number the events of places as those of a finding in a merged trace."""
+    answer = Answer.fired("", np.zeros(1, np.int64), places=places)
+    shifted = Finding(PATTERNS["idle-gap"], answer, 0.0).with_event_offset(offset).answer.places
+    assert shifted is not None
+    return shifted
+
+
 def test_places_of_several_ranks_are_merged_by_cost() -> None:
     first = build_places([0, 100], [10, 130], [1, -1], [10, 30])
-    second = build_places([50], [70], [0], [20]).shift_events(5)
+    second = shift_places(build_places([50], [70], [0], [20]), 5)
     merged = merge_places([first, second])
     assert merged.event.tolist() == [-1, 5, 1]
-    assert first.shift_events(7).event.tolist() == [-1, 8]
+    assert shift_places(first, 7).event.tolist() == [-1, 8]
     assert merged.are_gaps

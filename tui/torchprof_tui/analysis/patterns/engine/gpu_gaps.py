@@ -269,7 +269,7 @@ class GapFinder(HostActivities):
     def _find_device_gaps(self, device: int) -> Gaps:
         tables = self.tables
         window = Intervals(*(np.array([time], dtype=np.int64) for time in tables.window))
-        idle = (window if window.total else NO_INTERVALS) - tables.busy_intervals(device)
+        idle = (window if window.total else NO_INTERVALS) - tables.busy_intervals[device]
         program_idle, profiler_idle = idle - tables.overhead_intervals, idle & tables.overhead_intervals
         work = tables.work if len(tables.devices) == 1 else tables.work.select(tables.work.device == device)
         start = np.concatenate([program_idle.starts, profiler_idle.starts])

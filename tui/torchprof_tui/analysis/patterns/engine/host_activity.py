@@ -142,7 +142,7 @@ class HostActivities:
         ops = tables.launching_thread_ops
         self_time = np.asarray(trace.self_duration[ops.row])
         is_long = (self_time > thresholds.COLD_CALL_MIN.value) & tables.has_work[ops.row]
-        starts, ends = [], []
+        own_times: list[Intervals] = []
         indexes_by_name: dict[int, I64] = {}
         for index in np.flatnonzero(is_long)[:_MAX_COLD_OPS].tolist():
             name = int(ops.name[index])
@@ -154,10 +154,8 @@ class HostActivities:
             others = self_time[of_name[of_name != index]]
             if self_time[index] < _FIRST_CALL_RATIO * find_median(others):
                 continue
-            own = _own_time(tables, int(ops.row[index]))
-            starts.append(own.starts)
-            ends.append(own.ends)
-        return union(np.concatenate(starts), np.concatenate(ends)) if starts else NO_INTERVALS
+            own_times.append(_own_time(tables, int(ops.row[index])))
+        return unite(own_times)
 
     @cached_property
     def cpu_ops(self) -> EventTable:

@@ -71,25 +71,11 @@ _MIN_CALLS = 2
 _MIN_SHARE = 0.5  # share of the time between calls that follows the named one
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatedCall:
-    """A call (op or function) that `time` ns of host code directly follow, `count` times."""
+def describe_repeated_call(trace: Trace, main: MainThread, host: Intervals, events: I64) -> str:
+    """Describe the call after which most of the host code of these events (rows, int64[k]) runs.
 
-    name: str
-    count: int
-    time: int
-
-    @property
-    def text(self) -> str:
-        """Return "46.2 ms after 18 calls of tolist"."""
-        return f"{format_duration(self.time)} after {self.count:,} calls of {self.name}"
-
-
-def find_repeated_call(trace: Trace, main: MainThread, host: Intervals, events: I64) -> RepeatedCall | None:
-    """Find the call after which most of the host code of these events (rows, int64[k]) runs; None if no call repeats.
-
-    Only the events' own time counts: what they call directly, ops included, is left out, and so are step annotations,
-    which are no calls.
+    "46.2 ms after 18 calls of tolist", "" if no call (op or function) repeats. Only the events' own time counts: what
+    they call directly, ops included, is left out, and so are step annotations, which are no calls.
     """
     lane = slice(main.first, main.last)
     kind = np.asarray(trace.kind[lane])
@@ -111,8 +97,8 @@ def find_repeated_call(trace: Trace, main: MainThread, host: Intervals, events: 
             times[shorten_call(trace.names[int(trace.name[called[index]])])].append(piece)
     name, pieces = max(times.items(), key=lambda item: sum(item[1]), default=("", []))
     if len(pieces) < _MIN_CALLS or sum(pieces) < _MIN_SHARE * own.total:
-        return None
-    return RepeatedCall(name, len(pieces), sum(pieces))
+        return ""
+    return f"{format_duration(sum(pieces))} after {len(pieces):,} calls of {name}"
 
 
 def shorten_call(name: str) -> str:
@@ -144,20 +130,19 @@ class HostOwner:
     """Frames or annotations of one name. `time`: ns of host code in them; `events`: their rows, int64[k].
 
     `callees`: what they called that took most of that time itself: (name, ns), largest first. `before`: the call that
-    most of the time follows, where they called nothing that explains it.
+    most of the time follows, in words, where they called nothing that explains it.
     """
 
     name: str
     time: int
     events: I64
     callees: tuple[tuple[str, int], ...] = ()
-    before: RepeatedCall | None = None
+    before: str = ""
 
     @property
     def text(self) -> str:
         """Return the name, with its callees: "train.py(4): log (sleep 181 ms, fsync 133 ms)"."""
-        details = ", ".join(f"{name} {format_duration(time)}" for name, time in self.callees)
-        details = details or (self.before.text if self.before is not None else "")
+        details = ", ".join(f"{name} {format_duration(time)}" for name, time in self.callees) or self.before
         return f"{self.name} ({details})" if details else self.name
 
 
@@ -244,8 +229,7 @@ def _find_owners(view: ScopeView, main: MainThread, host: Intervals, time: int) 
             spent = _measure_covered(view, host, events)
             owner_found = _build_owner(view, covering, spent, events, rows, own)
             if not owner_found.callees:
-                before = find_repeated_call(view.trace, main, host, events)
-                owner_found = replace(owner_found, before=before)
+                owner_found = replace(owner_found, before=describe_repeated_call(view.trace, main, host, events))
             return (owner_found,)
     largest = np.argsort(-own_by_name, kind="stable")[:2]
     largest = largest[own_by_name[largest] > 0]

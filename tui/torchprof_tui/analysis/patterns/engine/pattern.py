@@ -46,10 +46,6 @@ class EvidencePlaces:
     def __len__(self) -> int:
         return len(self.start)
 
-    def shift_events(self, offset: int) -> EvidencePlaces:
-        """Return the places with `offset` added to their events: from one rank's numbers to the merged trace's."""
-        return replace(self, event=np.where(self.event >= 0, self.event + offset, -1))
-
 
 def sort_places(start: I64, end: I64, event: I64, cost: I64, are_gaps: bool) -> EvidencePlaces:
     """Build places from int64[k] each (ns; rows), in any order."""
@@ -288,12 +284,11 @@ class Finding:
         """Return the finding with `offset` added to its events: from one rank's numbers to the merged trace's."""
         if not len(self.answer.events):
             return self
-        places = self.answer.places.shift_events(offset) if self.answer.places is not None else None
-        removed, gaps = (
-            None if rows is None else rows + offset for rows in (self.answer.removed, self.answer.removed_gaps)
-        )
-        events = self.answer.events + offset
-        moved = replace(self.answer, events=events, places=places, removed=removed, removed_gaps=gaps)
+        answer, places = self.answer, self.answer.places
+        if places is not None:
+            places = replace(places, event=np.where(places.event >= 0, places.event + offset, -1))
+        removed, gaps = (None if rows is None else rows + offset for rows in (answer.removed, answer.removed_gaps))
+        moved = replace(answer, events=answer.events + offset, places=places, removed=removed, removed_gaps=gaps)
         return replace(self, answer=moved)
 
     def find_places(self, trace: Trace) -> EvidencePlaces:

@@ -203,7 +203,7 @@ class ScopeView:
     @cached_property
     def busy_share(self) -> float:
         """Share of the window in which the GPUs worked, 0..1, without the profiler's own time."""
-        return self.share_of_device_time({device: self.tables.busy_intervals(device) for device in self.tables.devices})
+        return self.share_of_device_time(self.tables.busy_intervals)
 
     def missing_gpu_reason(self) -> str:
         """Explain why patterns about GPU work are undecidable, "" where they can be decided."""

@@ -174,11 +174,9 @@ class TraceTables:
         """The devices that did any work, ascending, at most MAX_DEVICES of them."""
         return [int(device) for device in sorted_unique(self.work.device)[:MAX_DEVICES]]
 
-    def busy_intervals(self, device: int) -> Intervals:
-        return self._busy_by_device[device]
-
     @cached_property
-    def _busy_by_device(self) -> dict[int, Intervals]:
+    def busy_intervals(self) -> dict[int, Intervals]:
+        """device -> when it did any work."""
         return event_tables.intervals_by_device(self.work, self.devices)
 
     @cached_property
@@ -189,7 +187,7 @@ class TraceTables:
     def _intervals_of_kinds(self, *kinds: Kind) -> dict[int, Intervals]:
         is_wanted = self.work.kind_mask(*kinds)
         work = self.work if is_wanted.all() else self.work.select(is_wanted)
-        return self._busy_by_device if work is self.work else event_tables.intervals_by_device(work, self.devices)
+        return self.busy_intervals if work is self.work else event_tables.intervals_by_device(work, self.devices)
 
     @cached_property
     def communication(self) -> tuple[CommunicationRecords, Waits]:

@@ -11,7 +11,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, regis
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.throughput.roofline import OTHER
-from torchprof_tui.analysis.time.intervals import Intervals, union
+from torchprof_tui.analysis.time.intervals import Intervals, union, unite
 from torchprof_tui.trace.core.arrays import I64, find_median, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.communication_kernels import Operation
@@ -206,10 +206,8 @@ def fsdp_prefetch(view: ScopeView) -> Answer:
         return Answer.absent("no all-gather")
     if not view.window_length:
         return Answer.cannot_tell("no work of the program in this range")
-    exposed = gathers.intervals
-    for device in tables.devices:
-        exposed = exposed - tables.compute_intervals[device]
-    exposed, transferring = exposed.clip(*view.window), exposed.clip(*view.window)
+    exposed = (gathers.intervals - unite(tables.compute_intervals.values())).clip(*view.window)
+    transferring = exposed
     if tables.rank_context is not None:
         transferring = exposed - tables.rank_context.arrivals.wait_intervals(tables.rank_context.rank_index)
     transfer = transferring.measure_before(gathers.end) - transferring.measure_before(gathers.start)

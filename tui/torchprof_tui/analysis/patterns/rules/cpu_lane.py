@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CPU
 from torchprof_tui.analysis.patterns.rules.remedy_choice import HIDDEN_COPY_REMEDIES
 from torchprof_tui.analysis.patterns.rules.serving import find_comparable_steps
-from torchprof_tui.analysis.patterns.rules.warmup import find_setup_work
+from torchprof_tui.analysis.patterns.rules.warmup import lacks_setup_work
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
 from torchprof_tui.analysis.words.dictionary import explain
 from torchprof_tui.trace.core.arrays import F64, I64, Bool, find_median, is_in, sorted_unique
@@ -77,21 +76,12 @@ def explain_growth(tables: TraceTables, steps: StepTable, excess: int) -> tuple[
     return f"{format_duration(float(growth[most]))} more in {name}", remedy
 
 
-@dataclass(frozen=True, slots=True)
-class DeadWindows:
-    """k annotations of the trace that begin with nothing. `windows`: from each one's start to its first op.
+def find_dead_windows(tables: TraceTables) -> tuple[EventTable, F64, I64] | None:
+    """Find the annotations of the trace that begin with nothing; None where none occurs often enough to compare.
 
-    `medians` float64[k]: ns that the other annotations of the name take to their first op; `excess` int64[k]: how much
-    longer this one takes.
+    (From each one's start to its first op; float64[k] ns that the other annotations of the name take to their first op;
+    int64[k] ns: how much longer this one takes.)
     """
-
-    windows: EventTable
-    medians: F64
-    excess: I64
-
-
-def find_dead_windows(tables: TraceTables) -> DeadWindows | None:
-    """Find the annotations of the trace that begin with nothing; None where none occurs often enough to compare."""
     # The delay from each annotation's start to the first op or call inside, without the profiler's own work.
     trace, ranges = tables.trace, tables.annotations
     next_rows = [
@@ -127,7 +117,7 @@ def find_dead_windows(tables: TraceTables) -> DeadWindows | None:
                 medians.append(median)
     found = annotations.select(np.array(dead, dtype=np.int64))
     windows = EventTable(found.row, found.start, found.start + delays[dead], found.name) if dead else found
-    return DeadWindows(windows, np.array(medians, dtype=np.float64), np.array(excess, dtype=np.int64))
+    return windows, np.array(medians, dtype=np.float64), np.array(excess, dtype=np.int64)
 
 
 OCCUPANCY_QUERY_REGEX = r"(cuda|cu|hip)(Module)?Occupancy"
@@ -166,9 +156,8 @@ def first_step_wide(view: ScopeView) -> Answer:
     if not view.overlap_mask(first.start, first.end)[0]:
         return Answer.absent("the first step is not in this range")
     durations = steps.end - steps.start
-    first_duration = int(durations[0]) - view.tables.overhead_intervals.measure_between(
-        int(steps.start[0]), int(steps.end[0])
-    )
+    profiled = view.tables.overhead_intervals.measure_between(int(steps.start[0]), int(steps.end[0]))
+    first_duration = int(durations[0]) - profiled
     median_of_others = find_median(durations[1:])
     if not median_of_others:
         return Answer.cannot_tell("most steps were recorded without a duration")
@@ -187,7 +176,7 @@ def first_step_wide(view: ScopeView) -> Answer:
     if _is_hidden(view, steps, excess):
         return Answer.absent(f"step #{steps.number[0]} took longer on the CPU, while the GPU was busy with its work")
     grown, remedy = explain_growth(view.tables, steps, excess)
-    if not grown and view.tables.compute_once(find_setup_work).misses(first):
+    if not grown and lacks_setup_work(view.tables, first):
         grown, remedy = "nothing is loaded, allocated or compiled in it", _FIRST_AFTER_START
     seen = (
         f"step #{steps.number[0]} took {format_duration(first_duration)}, {first_duration / median_of_others:.1f}× "
@@ -201,7 +190,7 @@ def _is_hidden(view: ScopeView, steps: StepTable, excess: int) -> bool:
     work, devices = view.tables.work, view.tables.devices
     t0, t1 = int(steps.start[0]), int(steps.end[0])
     launched = (work.launch >= 0) & (steps.index_at(view.trace.start[np.maximum(work.launch, 0)]) == 0)
-    busy = sum(view.tables.busy_intervals(device).measure_between(t0, t1) for device in devices)
+    busy = sum(view.tables.busy_intervals[device].measure_between(t0, t1) for device in devices)
     idle = (t1 - t0) * len(devices) - busy
     is_behind = int(work.events.duration[launched].sum()) > (t1 - t0) * len(devices)
     return is_behind and idle < thresholds.FIRST_STEP_LOST.value * excess * len(devices)
@@ -226,16 +215,16 @@ def dead_window(view: ScopeView) -> Answer:
     found = tables.compute_once(find_dead_windows)
     if found is None:
         return Answer.cannot_tell("no annotation with ops inside occurs three times: nothing to compare with")
-    in_scope = view.overlap_mask(found.windows.start, found.windows.end)
+    windows, medians, excess = found
+    in_scope = view.overlap_mask(windows.start, windows.end)
     if not in_scope.any():
         return Answer.absent()
-    worst = int(np.where(in_scope, found.excess, -1).argmax())
+    worst = int(np.where(in_scope, excess, -1).argmax())
     seen = (
-        f"{tables.name(int(found.windows.row[worst]))} has no op for its first "
-        f"{format_duration(found.windows.duration[worst])}; its other "
-        f"occurrences begin after {format_duration(found.medians[worst])}"
+        f"{tables.name(int(windows.row[worst]))} has no op for its first {format_duration(windows.duration[worst])}; "
+        f"its other occurrences begin after {format_duration(medians[worst])}"
     )
-    windows, excess = found.windows.select(np.flatnonzero(in_scope)), found.excess[in_scope]
+    windows, excess = windows.select(np.flatnonzero(in_scope)), excess[in_scope]
     at_stake = min(int(excess.sum()), view.covered_time(windows))
     places = sort_places(windows.start, windows.end, windows.row, excess, True)
     return Answer.fired(seen, np.sort(windows.row), at_stake, spans=windows.intervals, places=places)
@@ -337,7 +326,7 @@ def trailing_sync(view: ScopeView) -> Answer:
 def _describe_covered_work(tables: TraceTables, sync: EventTable) -> str:
     """Describe the GPU work during a wait, on the device with most: "covers 2.1 ms of GPU work: 5 % idle"."""
     t0, t1 = int(sync.start[0]), int(sync.end[0])
-    covered = max((tables.busy_intervals(device).measure_between(t0, t1) for device in tables.devices), default=0)
+    covered = max((tables.busy_intervals[device].measure_between(t0, t1) for device in tables.devices), default=0)
     idle = format_percent(1 - covered / (t1 - t0) if t1 > t0 else 0.0)
     return f"covers {format_duration(covered)} of GPU work: {idle} idle"
 

@@ -22,7 +22,7 @@ from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CPU, NO_GPU
-from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
+from torchprof_tui.analysis.time.intervals import Intervals, union, unite
 from torchprof_tui.trace.core.arrays import I64, Bool, find_largest, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -150,8 +150,7 @@ def _find_active_times(tables: TraceTables) -> Intervals:
         tables.match_names(DATA_LOADER_REGEX),
         tables.work.events,
     ]
-    sets = [table.intervals for table in explained]  # far fewer than the events: ops contain others
-    return union(np.concatenate([times.starts for times in sets]), np.concatenate([times.ends for times in sets]))
+    return unite(table.intervals for table in explained)  # far fewer than the events: ops contain others
 
 
 def _find_outermost_starts(tables: TraceTables) -> I64:
@@ -219,10 +218,8 @@ def _has_own_frames(frames: EventTable, start: I64, end: I64) -> Bool:
 
 
 def _describe_collections(view: ScopeView, runs: EventTable) -> Answer:
-    idle = runs.intervals
-    for device in view.tables.devices:
-        idle = idle - view.tables.busy_intervals(device)
-    at_stake = view.clip(idle).total
+    busy = unite(view.tables.busy_intervals.values())
+    at_stake = view.clip(runs.intervals - busy).total
     time = view.covered_time(runs)
     remedy = None
     if all("collect" in view.tables.name(int(row)) for row in runs.row):
@@ -307,9 +304,8 @@ def cpu_work(view: ScopeView) -> Answer:
     share = work.idle / view.device_time if view.device_time > 0 else 0.0
     if not len(work.ops) or share < thresholds.CPU_WORK_SHARE.value:
         return Answer.absent(f"{format_percent(share)} of the time" if idle else "")
-    spans = NO_INTERVALS
-    for device in view.tables.devices:
-        spans = spans | view.gap_finder.list_cause_intervals(view.gaps, IdleCause.CPU_COMPUTE, device)
+    find_idle, cause = view.gap_finder.list_cause_intervals, IdleCause.CPU_COMPUTE
+    spans = unite(find_idle(view.gaps, cause, device) for device in view.tables.devices)
     seen = f"{work.text}; the GPU was idle {format_duration(idle)} meanwhile, {format_percent(share)} of "
     places = find_event_places(view.trace, work.ops.row, view.time_in_scope(work.ops))
     return Answer.fired(seen + view.window_label, np.sort(work.ops.row), idle, work.remedy, spans, places)

@@ -250,11 +250,8 @@ def exposed_waiting_time(view: ScopeView) -> int:
     rank_context = view.tables.rank_context
     if rank_context is None:
         return 0
-    tables = view.tables
     waiting = rank_context.arrivals.wait_intervals(rank_context.rank_index).clip(*view.window)
-    for device in tables.devices:
-        waiting = waiting - tables.compute_intervals[device]
-    return waiting.total
+    return (waiting - unite(view.tables.compute_intervals.values())).total
 
 
 def _format_waiting(view: ScopeView) -> str:

@@ -42,7 +42,7 @@ def op_compilation(view: ScopeView) -> Answer:
     if not len(tables.work):
         return Answer.cannot_tell(NO_GPU)
     in_scope = view.clip(calls.intervals)
-    idle = max((in_scope - tables.busy_intervals(device)).total for device in tables.devices)
+    idle = max((in_scope - tables.busy_intervals[device]).total for device in tables.devices)
     name = tables.name(int(calls.row[0]))
     ops = tables.launching_ops[1][is_in(tables.work.call, calls.row)]
     seen = (

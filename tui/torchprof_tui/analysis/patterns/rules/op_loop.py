@@ -197,7 +197,7 @@ def _measure_loops(view: ScopeView, loops: OpLoops) -> tuple[I64, F64, I64]:
     time = end - start
     idle = time.astype(np.float64)
     for device in tables.devices:
-        busy = tables.busy_intervals(device)
+        busy = tables.busy_intervals[device]
         idle -= (busy.measure_before(end) - busy.measure_before(start)) / len(tables.devices)
     count = len(loops.group_names)
     time_of_group = np.bincount(loops.group, weights=time, minlength=count)

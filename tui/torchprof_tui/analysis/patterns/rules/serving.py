@@ -225,7 +225,7 @@ def decode_without_graphs(view: ScopeView) -> Answer:
         return Answer.absent(f"{summary}; but the GPU is busy, {format_percent(view.busy_share)}")
     start, end = loop.samplers.start, loop.samplers.end
     in_loop, idle = union(loop.start, loop.end), view.gap_finder.known_idle_intervals.values()
-    busy = sum((tables.busy_intervals(device) & in_loop).total for device in tables.devices)
+    busy = sum((tables.busy_intervals[device] & in_loop).total for device in tables.devices)
     idle_time = sum((times & in_loop.clip(*view.window)).total for times in idle) // max(len(idle), 1)
     remedy = None
     if tables.practices.uses_cuda_graphs:

@@ -33,29 +33,16 @@ _SETUP_CALL_REGEX = (
 _SETUP_OVERHEAD_REGEX = r"(Lazy Function|Runtime Triggered Module) Loading|Resource"
 
 
-@dataclass(frozen=True, slots=True)
-class SetupWork:
-    """What is done once. `is_known`: the trace has runtime calls, among which such work would be."""
+def lacks_setup_work(tables: TraceTables, ranges: EventTable) -> bool:
+    """Return whether a program does nothing in these ranges that it does once, where that would have been recorded.
 
-    events: EventTable
-    is_known: bool
-
-    def misses(self, ranges: EventTable) -> bool:
-        """Return whether none of it lies in `ranges`, and such work would have been recorded."""
-        starts = self.events.start
-        inside = [((starts >= t0) & (starts < t1)).any() for t0, t1 in zip(ranges.start, ranges.end, strict=True)]
-        return self.is_known and not any(inside)
-
-
-def find_setup_work(tables: TraceTables) -> SetupWork:
-    """Find the calls, the profiler's records of loading, and the compilation that a warm program does not do again."""
-    matches = (
-        tables.match_names(_SETUP_CALL_REGEX, Kind.RUNTIME).row,
-        tables.match_names(_SETUP_OVERHEAD_REGEX, Kind.OVERHEAD).row,
-        tables.match_names(COMPILE_WORK_REGEX).row,
-    )
-    rows = sorted_unique(np.concatenate(matches))
-    return SetupWork(tables.event_table(rows), bool(len(tables.calls)))
+    Such work are calls, the profiler's records of loading, and compilation that a warm program does not do again.
+    """
+    calls, compiling = tables.match_names(_SETUP_CALL_REGEX, Kind.RUNTIME), tables.match_names(COMPILE_WORK_REGEX)
+    loading = tables.match_names(_SETUP_OVERHEAD_REGEX, Kind.OVERHEAD)
+    starts = np.sort(np.concatenate([calls.start, loading.start, compiling.start]))
+    is_inside = starts.searchsorted(ranges.start) < starts.searchsorted(ranges.end)
+    return len(tables.calls) > 0 and not bool(is_inside.any())
 
 
 _OTHER_CALL = re.compile(rf".*(Synchroni|Memcpy|GraphLaunch|StreamWaitEvent|EventQuery)|{OP_COMPILATION_REGEX}")
@@ -75,7 +62,7 @@ def find_cold_calls(tables: TraceTables) -> EventTable:
     calls = tables.filter_by_name(calls, lambda name: _OTHER_CALL.match(name) is None)
     busy = np.zeros(len(calls), dtype=np.int64)
     for device in tables.devices:
-        intervals = tables.busy_intervals(device)
+        intervals = tables.busy_intervals[device]
         busy = np.maximum(busy, intervals.measure_before(calls.end) - intervals.measure_before(calls.start))
     calls = calls.select(busy < thresholds.COLD_CALL_BUSY_SHARE.value * calls.duration)
     return calls.select(mark_first_calls(tables, calls))
@@ -193,7 +180,7 @@ def not_warmed_up(view: ScopeView) -> Answer:
     is_cold = cold_time >= thresholds.COLD_WINDOW_SHARE.value * max(view.window_length, 1)
     in_scope = view.overlap_mask(steps.start[: warming.count], steps.end[: warming.count])
     getting_faster = tables.event_table(steps.row[: warming.count])
-    if in_scope.any() and not is_cold and tables.compute_once(find_setup_work).misses(getting_faster):
+    if in_scope.any() and not is_cold and lacks_setup_work(tables, getting_faster):
         return Answer.absent(
             f"the first {warming.count} steps get faster, but nothing is loaded, allocated or compiled in them"
         )

@@ -81,7 +81,7 @@ def list_copy_intervals(view: ScopeView) -> dict[int, Intervals]:
     """List when each device copied in the window and neither computed nor communicated."""
     tables, exposed = view.tables, view.exposed_intervals
     return {
-        device: tables.busy_intervals(device).clip(*view.window)
+        device: tables.busy_intervals[device].clip(*view.window)
         - tables.compute_intervals[device].clip(*view.window)
         - exposed[device]
         for device in tables.devices

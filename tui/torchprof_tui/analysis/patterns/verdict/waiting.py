@@ -19,7 +19,7 @@ from torchprof_tui.analysis.patterns.rules.serving import GenerationSteps, find_
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
 from torchprof_tui.analysis.patterns.verdict.tree_model import EXPOSED
 from torchprof_tui.analysis.serving.serving_steps import KINDS, StepKind
-from torchprof_tui.analysis.time.intervals import NO_INTERVALS, union
+from torchprof_tui.analysis.time.intervals import union, unite
 from torchprof_tui.trace.core.arrays import I64, find_median, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -152,10 +152,8 @@ def measure_turn_taking(view: ScopeView) -> float:
     devices = view.tables.devices
     if len(devices) < 2 or not view.device_time:
         return 0.0
-    busy = {device: view.tables.busy_intervals(device).clip(*view.window) for device in devices}
-    together, total = NO_INTERVALS, sum(part.total for part in busy.values())
-    for part in busy.values():
-        together = together | part
+    busy = {device: view.tables.busy_intervals[device].clip(*view.window) for device in devices}
+    together, total = unite(busy.values()), sum(part.total for part in busy.values())
     if total - together.total > thresholds.TURNS_OVERLAP.value * total:
         return 0.0
     gaps = view.gaps
