@@ -205,3 +205,16 @@ def test_the_first_problem_is_what_the_verdict_says_of_the_late_rank(
     assert "is late at" in told["verdict"]["first"]
     worst = told["patterns"][0]
     assert (worst["id"], worst["leading"], worst["significant"]) == (first, True, True)
+
+
+def test_a_pause_of_a_rank_that_is_not_the_latest_is_named_as_well(capsys: pytest.CaptureFixture[str]) -> None:
+    """Rank 1 sleeps 3 ms before each backward pass, and rank 2 is later still: its CPU is slower."""
+    path = find_shared_trace("ddp_4ranks")
+    if not path.exists():
+        pytest.skip("needs the shared traces")
+    firsts = [one["verdict"]["first"] for one in read_json_answer(capsys, "check", path, "--json")["ranks"]]
+    pause = "pauses 3.12 ms before aten::ones_like in each step"
+    for rank, name in ((0, "rank 1"), (1, "this rank"), (3, "rank 1")):
+        assert firsts[rank].endswith(
+            f"its host is slow, aten ops take 1.31× as long as on the fastest rank; {name} {pause}"
+        )

@@ -167,3 +167,9 @@ def test_a_first_step_that_the_gpu_hides_costs_nothing() -> None:
     finding = check_pattern(trace(*entries), "first-step-wide")
     assert finding.state is State.ABSENT
     assert finding.answer.seen == "step #0 took longer on the CPU, while the GPU was busy with its work"
+
+
+def test_a_last_wait_without_work_is_not_said_to_be_idle() -> None:
+    entries = [step(1, 0, 100), *op_with_work("aten::mm", 10, 30, 50), runtime("cudaDeviceSynchronize", 120, 30, 99)]
+    seen = check_pattern(trace(*entries), "trailing-sync").answer.seen
+    assert seen == "cudaDeviceSynchronize waits 30.0 µs after the last step and covers no GPU work"

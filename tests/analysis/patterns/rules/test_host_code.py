@@ -137,7 +137,7 @@ def test_what_another_thread_computes_meanwhile_is_no_host_code() -> None:
 def test_with_a_gpu_it_is_a_cause_of_idle_time() -> None:
     finding = check_pattern(trace(*healthy()), "host-code")
     assert finding.state is ABSENT
-    assert finding.answer.seen == "with a GPU it counts as a cause of idle time: host code in the time tree, idle-gap"
+    assert finding.answer.seen == "no place at which the GPU waits for it is what costs most"
 
 
 def test_it_is_the_first_finding_of_a_program_that_writes_logs() -> None:

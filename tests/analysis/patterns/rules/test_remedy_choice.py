@@ -182,11 +182,12 @@ def allocating(*calls: str, more: tuple[Entry, ...] = ()) -> list[Entry]:
     ("entries", "text"),
     [
         (allocating("cudaMalloc"), "pad or bucket"),
-        (allocating("cudaFree", "cudaMalloc"), "it is short"),
+        (allocating("cudaFree", "cudaMalloc", more=(cpu("aten::mm", 590, 100),)), "it is short"),
+        (allocating("cudaFree", "cudaMalloc"), "remove torch.cuda.empty_cache()"),
         (allocating("cuMemCreate", "cuMemMap"), "expandable segments are in use already"),
         (
             allocating("cudaFree", more=(python("torch/cuda/memory.py(212): empty_cache", 590, 80),)),
-            "torch.cuda.empty_cache() releases memory",
+            "remove torch.cuda.empty_cache()",
         ),
     ],
 )

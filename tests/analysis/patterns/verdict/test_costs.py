@@ -10,8 +10,8 @@ import pytest
 from tests.helpers.long_run import keep_some
 from tests.helpers.merged_ranks import load_shared_ranks
 from tests.helpers.paths import SAMPLES, find_shared_traces, mark_long_traces
-from tests.helpers.pattern_traces import healthy
-from tests.helpers.trace_builder import trace
+from tests.helpers.pattern_traces import healthy, op_with_work
+from tests.helpers.trace_builder import Entry, python, step, trace
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope, range_scope
 from torchprof_tui.analysis.patterns.engine.pattern import Severity
@@ -81,3 +81,47 @@ def test_a_set_of_times_is_taken_from_its_start() -> None:
     assert list_taken(12) == [(0, 10), (20, 22)]
     assert list_taken(15) == [(0, 10), (20, 25)]
     assert list_taken(99) == [(0, 10), (20, 25), (50, 60)]
+
+
+def working_op(at: float, cost: float, name: str = "aten::mm") -> list[Entry]:
+    """An op whose kernel of 2 µs starts shortly after its launch."""
+    return op_with_work(name, at, at + 0.8 * cost, 2, cost=cost)
+
+
+def test_a_wait_that_the_verdict_names_is_one_finding() -> None:
+    """Three steps, the first of them longer, in which the GPU waits for ops: nothing takes a part of it away."""
+    entries = [
+        entry
+        for k, (at, length) in enumerate(((0, 3000), (3000, 1000), (4000, 1000)))
+        for entry in (
+            step(k + 1, at, length),
+            *(each for n in range(6) for each in working_op(at + length // 6 * n, 150, f"aten::op{n}")),
+        )
+    ]
+    built = trace(*entries)
+    report = check_trace(built, default_scope(built))
+    first = {found.id: found for found in report.findings}
+    assert report.verdicts[0].pattern == report.problems[0].id == "overhead-bound"
+    assert first["first-step-wide"].has_fired
+    assert [found.id for found in report.problems] == ["overhead-bound"]
+
+
+def test_time_before_the_first_op_of_a_step_is_no_other_time_of_it() -> None:
+    """One step of 10 ms: nothing for 2 ms, then ops on an idle GPU."""
+    ops = [each for n in range(20) for each in working_op(2000 + 400 * n, 390)]
+    built = trace(step(1, 0, 10_000), *ops)
+    costs = {found.id: found.cost for found in check_trace(built, default_scope(built)).findings if found.is_problem}
+    assert costs["input-starved"] == pytest.approx(2_000_000, rel=0.05)
+    assert (costs["overhead-bound"] or 0) > 5_000_000
+
+
+def test_the_wait_that_the_verdict_names_costs_what_it_says() -> None:
+    """The GPU waits 6 of 10 ms for the first op; for 2 of them the garbage collector runs."""
+    ops = [each for n in range(10) for each in working_op(6000 + 400 * n, 390, f"aten::op{n}")]
+    built = trace(step(1, 0, 10_000), python("<built-in function collect>", 1000, 2000), *ops)
+    report = check_trace(built, default_scope(built))
+    costs = {found.id: found.cost for found in report.findings if found.is_problem}
+    assert "the GPU waits 60 % of the time" in report.verdicts[0].first
+    assert report.problems[0].id == "input-starved"
+    assert costs["input-starved"] == pytest.approx(6_000_000, rel=0.02)
+    assert costs["gc-pause"] == 0

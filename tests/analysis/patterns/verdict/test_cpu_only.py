@@ -157,7 +157,7 @@ def test_the_parts_sum_to_the_scope() -> None:
 def test_a_trace_without_ops_has_nothing_to_say() -> None:
     verdict = decide(annotation("build", 0, 100))
     assert verdict.regime is Regime.UNKNOWN
-    assert verdict.first == "no GPU activity was recorded"
+    assert verdict.first == "no operator, runtime call or GPU work was recorded: is this a trace of torch.profiler?"
 
 
 def test_code_of_an_annotation_is_not_advised_to_move() -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.helpers.trace_builder import Entry, annotation, cpu, flow, kernel, python, runtime, step, trace
+from torchprof_tui.analysis.patterns.engine.check_scope import default_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
+from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime, Verdict
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
@@ -71,6 +73,23 @@ def test_a_pause_names_the_annotation_it_is_in() -> None:
     verdict = decide(*pausing_program(annotation("tokenize", 950, 5000)))
     assert "for host code in tokenize (" in verdict.first
     assert "with_stack" not in verdict.first
+
+
+def test_a_pause_names_the_library_that_it_is_in() -> None:
+    own, library = python("train.py(88): prepare", 950, 5000), python("transformers/image.py(17): resize", 960, 4000)
+    assert "host code in train.py(88): prepare, most of it in" in decide(*pausing_program(own, library)).first
+    assert "image.py(17): resize (1×" in decide(*pausing_program(own, library)).first
+
+
+def test_a_pause_goes_before_work_without_need_that_takes_less() -> None:
+    """One step: attention that is written out takes 15 % of it, one pause 76 %."""
+    names = ["matmul", "transpose", "div", "softmax", "to", "dropout", "matmul"]
+    attention = [launched(k + 2, f"aten::{name}", 5100 + 12 * k, 5110 + 200 * k, 200) for k, name in enumerate(names)]
+    program = [step(1, 0, 6600), launched(1, "aten::to", 5, 15, 100), *attention]
+    built = trace(*flatten(program), header=HEADER)
+    report = check_trace(built, default_scope(built))
+    assert "76 % of the time for host code outside any op" in report.verdicts[0].first
+    assert [finding.id for finding in report.findings if finding.is_problem][:2] == ["host-code", "written-out"]
 
 
 def divided_model(overlap: bool) -> list[list[Entry]]:
@@ -193,3 +212,13 @@ def test_the_wait_for_the_cpu_is_divided_as_the_tree_is() -> None:
     assert verdict.why.startswith("of these ")
     assert f"host code {waited['host_code']} %" in verdict.why
     assert f"launch {waited['launch']} %" in verdict.why
+
+
+def test_what_the_gpu_waits_for_in_the_first_step_is_named_with_what_is_queued() -> None:
+    """Three steps; the first launches after 700 µs, and its work starts 193 µs later than it was launched."""
+    program = [[step(k + 1, 1000 * k, 1000)] for k in range(3)] + [launched(9, "aten::mm", 1, 11, 5)]
+    program += [launched(k + 1, "aten::mm", 700 if not k else 1000 * k + 10, 900 + 1000 * k, 1000) for k in range(3)]
+    assert decide(*program).first.startswith(
+        "the GPU is idle 23 % of the time, all of it in the first step (host code 18 %, queued 5.0 %, launch 0.3 %), "
+        "then it is 100 % busy; the GPU's time is 100 % bf16 GEMMs"
+    )

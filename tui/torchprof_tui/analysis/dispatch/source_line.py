@@ -235,8 +235,9 @@ class SourceLineFinder:
     def find_gap_line(self, lane: int, start: int, end: int) -> SourceLine | None:
         """Find the line that a thread was in for most of [start, end], ns; None if nothing names one.
 
-        The innermost user frame (by file, line and function) that covers more than half of the gap; without one, of an
-        installed package; else an annotation. Costs O(GAP_SAMPLES · (log n + depth)).
+        The innermost user frame (by file, line and function) that covers more than half of the gap, with the innermost
+        of an installed package that does; without one, the latter; else an annotation. Costs
+        O(GAP_SAMPLES · (log n + depth)).
         """
         samples = np.linspace(start, end, GAP_SAMPLES, endpoint=False) + (end - start) / (2 * GAP_SAMPLES)
         events = self._find_open_events(lane, samples.astype(np.int64))
@@ -251,11 +252,15 @@ class SourceLineFinder:
                     seen.add(name)
                     tallies[sort][name] += count
                     depths[name] = max(depths.get(name, 0), len(path) - index)
+        lines: list[SourceLine | None] = [None] * len(tallies)
         for sort, tally in enumerate(tallies):
             covering = [name for name, count in tally.items() if 2 * count > GAP_SAMPLES]
             if covering:
-                return self._build_line(max(covering, key=lambda name: (depths[name], tally[name])), sort)
-        return None
+                lines[sort] = self._build_line(max(covering, key=lambda name: (depths[name], tally[name])), sort)
+        own, library = lines[:2]
+        if own is not None and library is not None:
+            return replace(own, library=library.text)
+        return next(filter(None, lines), None)
 
     def find_common_line(self, events: I32 | I64, max_events: int = MAX_SAMPLED_EVENTS) -> SourceLine | None:
         """Find the line that most of these events come from, weighted by duration; None if nothing names one.

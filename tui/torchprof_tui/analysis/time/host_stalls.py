@@ -20,6 +20,7 @@ import numpy as np
 from torchprof_tui.analysis.time.gpu_time import cover_events
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals
 from torchprof_tui.trace.core.arrays import F64, I64
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.ranks import Ranks
 from torchprof_tui.trace.model.trace import Trace
@@ -123,6 +124,12 @@ class HostStall:
     step_count: int
     compared_steps: int
     event: int
+
+    @property
+    def text(self) -> str:
+        steps = f"{self.step_count} of {self.compared_steps} steps"
+        often = "each step" if self.step_count == self.compared_steps else steps
+        return f"pauses {format_duration(self.excess)} before {self.operator} in {often}"
 
 
 class _StepOperators(NamedTuple):

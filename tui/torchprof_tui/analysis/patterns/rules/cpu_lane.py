@@ -327,7 +327,9 @@ def _describe_covered_work(tables: TraceTables, sync: EventTable) -> str:
     """Describe the GPU work during a wait, on the device with most: "covers 2.1 ms of GPU work: 5 % idle"."""
     t0, t1 = int(sync.start[0]), int(sync.end[0])
     covered = max((tables.busy_intervals[device].measure_between(t0, t1) for device in tables.devices), default=0)
-    idle = format_percent(1 - covered / (t1 - t0) if t1 > t0 else 0.0)
+    if not covered:
+        return "covers no GPU work"
+    idle = format_percent(1 - covered / (t1 - t0))
     return f"covers {format_duration(covered)} of GPU work: {idle} idle"
 
 

@@ -149,7 +149,8 @@ def input_starved(view: ScopeView) -> Answer:
     seen = f"{format_percent(share)} of the time ({format_duration(idle_time)}) the GPU was idle while the CPU was in "
     places = sort_places(evidence.start, evidence.end, evidence.row, evidence.duration, not has_loader)
     remedy = remedy_choice.choose_input_remedy(view)
-    return Answer.fired(seen + where, evidence.row, idle_time, remedy, places=places)
+    # The spans: of a step without a loader's call, only the time before its first op.
+    return Answer.fired(seen + where, evidence.row, idle_time, remedy, gap_finder.input_intervals, places)
 
 
 def _answer_without_gpu(view: ScopeView) -> Answer:
@@ -267,10 +268,12 @@ def _find_tiny_kernel_owners(owner: I64, duration: I64) -> I64:
 
 @register_pattern(
     "Steps allocate memory from the driver",
-    meaning="the caching allocator had no memory to reuse, because shapes change or memory is short",
+    meaning="the caching allocator had no memory to reuse: it was given back, shapes change, or memory is short",
     action="warm up, keep shapes fixed, or let memory segments grow",
     code="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
-    decided="cudaMalloc, cudaFree and similar calls on any thread, inside a step after the first.",
+    decided="cudaMalloc, cudaFree and similar calls on any thread, inside a step after the first, or inside all of "
+    "them at about the same rate. Each delays what is launched after it by its own length.",
+    thresholds=(thresholds.RECURRING_RATE,),
     needs=(ScopeView.missing_calls_reason,),
 )
 def alloc_in_step(view: ScopeView) -> Answer:
@@ -279,17 +282,21 @@ def alloc_in_step(view: ScopeView) -> Answer:
         return Answer.cannot_tell("fewer than two steps were recorded, and allocations in the first one are normal")
     allocations = view.match_names(ALLOCATION_CALL_REGEX, Kind.RUNTIME)
     steps = tables.steps.index_at(allocations.start)
-    late_calls = allocations.select(steps >= 1)
+    per_step = np.bincount(steps[steps >= 0], minlength=len(tables.steps))
+    recurs = per_step.min() >= thresholds.RECURRING_RATE.value * per_step.max()
+    late_calls = allocations.select(steps >= (0 if recurs else 1))
     if not len(late_calls):
         return Answer.absent("only in the first step" if len(allocations) else "")
     time = view.covered_time(late_calls)
     call_names = sorted({tables.name(int(row)) for row in late_calls.row})
+    later = f"{format_count(int((per_step[1:] > 0).sum()), 'step')} after the first"
     seen = (
         f"{format_count(len(late_calls), 'call')} ({', '.join(call_names)}) in "
-        f"{format_count(len(sorted_unique(steps[steps >= 1])), 'step')} "
-        f"after the first: {format_duration(time)}"
+        f"{f'all {len(per_step):,} steps' if recurs else later}: {format_duration(time)}"
     )
-    return Answer.fired(seen, late_calls.row, time, remedy_choice.choose_allocation_remedy(view, late_calls))
+    remedy = remedy_choice.choose_allocation_remedy(view, late_calls)
+    held_up = union(late_calls.start, late_calls.end + late_calls.duration)
+    return Answer.fired(seen, late_calls.row, time, remedy, held_up)
 
 
 def find_waits(view: ScopeView) -> EventTable:

@@ -37,15 +37,15 @@ _MAX_GAPS = 16  # longest times without an op whose neighbours are the evidence 
     code="if step % 100 == 0: …  # not in each step",
     decided="In a trace without GPU activity: the time of the main thread outside ops, data loader calls, "
     "communication and the profiler's own work, less what other threads' ops take meanwhile, reaches the limit. Named "
-    "is the deepest frame of your own code that holds more than half of it, else the two with most. With a GPU such "
-    "code counts where the GPU waits for it: as a cause of its idle time.",
+    "is the deepest frame of your own code that holds more than half of it, else the two with most. With a GPU: where "
+    "it waits for such code at one place, and that is the verdict.",
     thresholds=(thresholds.HOST_CODE_SHARE, thresholds.HOST_OWNER_SHARE),
     fires_on_absence=True,
 )
 def host_code(view: ScopeView) -> Answer:
     tables = view.tables
     if len(tables.work):
-        return Answer.absent("with a GPU it counts as a cause of idle time: host code in the time tree, idle-gap")
+        return Answer.absent("no place at which the GPU waits for it is what costs most")
     if missing_reason := (NO_GPU if len(tables.calls) else "" if len(tables.ops) else NO_CPU):
         return Answer.cannot_tell(missing_reason)
     host = host_code_time.find_host_code(view)

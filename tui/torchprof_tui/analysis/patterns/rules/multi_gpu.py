@@ -340,21 +340,11 @@ def _check_straggler_across_ranks(view: ScopeView, rank_context: RankContext) ->
     else:
         summary = f"no single rank: most often {summary}"
     events = arrivals.select_events(is_late, rank_context.rank_index)
-    summary += describe_stall(arrivals)  # the cause is printed before its cost
     for stall in arrivals.host_stalls[:1]:
         if stall.rank_index == rank_context.rank_index:
             events = np.append(events, view.select_in_scope(view.tables.event_table(np.array([stall.event]))).row)
     seen = f"{summary}; a rank waits {format_duration(mean_wait)} in all, on average"
     return Answer.fired(seen, events, min(mean_wait, view.scope.length))
-
-
-def describe_stall(arrivals: Arrivals) -> str:
-    """Describe the longest pause that only one rank makes, "" for none."""
-    for stall in arrivals.host_stalls[:1]:
-        label, often = arrivals.ranks.all[stall.rank_index].label, format_count(stall.compared_steps, "step")
-        pause = f"{format_duration(stall.excess)}, before {stall.operator}"
-        return f"; only {label} pauses ({pause}), in {stall.step_count} of {often}"
-    return ""
 
 
 TYPICAL_DELAYS = 2

@@ -10,6 +10,7 @@ import re
 
 import numpy as np
 
+from torchprof_tui.analysis.dispatch.ancestry import nearest_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.idle_causes import DeviceTimeShares, IdleCause
@@ -313,14 +314,16 @@ def choose_allocation_remedy(view: ScopeView, calls: EventTable) -> Remedy | Non
             "memory is allocated and freed op by op: the caching allocator is off, or memory is short: turn it on",
             f"unset {variable}",
         )
-    if tables.practices.has_name(r".*\bempty_cache\b"):
-        return Remedy(
-            "torch.cuda.empty_cache() releases memory that the next step allocates again: remove the call", ""
-        )
+    frees = calls.row[["Free" in name for name in names]]
+    # Where memory is short the allocator frees inside the op that asks for it.
+    if tables.practices.has_name(r".*\bempty_cache\b") or (
+        len(frees) and (nearest_ancestor(view.trace, frees) < 0).all()
+    ):
+        return Remedy("remove torch.cuda.empty_cache(): it gives memory back that the next step allocates again", "")
     if any("MemCreate" in name or "MemMap" in name for name in names):
         return Remedy("expandable segments are in use already: run the largest batch first, or keep shapes fixed")
     code = "" if is_amd else "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py"
-    if any("Free" in name for name in names):
+    if len(frees):
         return Remedy(
             "memory is freed and allocated again: either it is short (use a smaller batch"
             f"{'' if is_amd else ', or expandable segments'}), or the program calls torch.cuda.empty_cache()",

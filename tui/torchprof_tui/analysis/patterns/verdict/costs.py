@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.checker import severity_sort_key
+from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, severity_sort_key
 from torchprof_tui.analysis.patterns.engine.host_code_time import find_main_thread, find_main_window
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Finding, Pattern, Remedy, Section, Severity
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.verdict.time_tree import Claims, divide_compute, find_spans, list_copy_intervals
-from torchprof_tui.analysis.patterns.verdict.tree_model import COPIES, EXPOSED, GENERAL_PATTERN_IDS
+from torchprof_tui.analysis.patterns.verdict.tree_model import COPIES, EXPOSED, GENERAL_PATTERN_IDS, WHOLE_SCOPE_IDS
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.analysis.patterns.verdict.waiting import LAUNCHING
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, unite
@@ -82,15 +82,15 @@ def price_findings(
     """
     base = find_base(view)
     cause = _build_cause(view, verdict, base) if with_cause else None
-    everything = [*findings, *([cause] if cause is not None else [])]
-    first = verdict.fault_pattern or (cause.id if cause is not None else "")
-    costs = measure_costs(view, everything, first)
+    everything = [*findings] if cause is None else [*(each for each in findings if each.id != cause.id), cause]
+    named = verdict.fault_pattern, (cause.id if cause is not None else verdict.pattern)  # both in its sentence
+    is_wait = verdict.cause in (IdleCause.INPUT.id, IdleCause.CPU_COMPUTE.id, EXPOSED)
+    costs = measure_costs(view, everything, named, verdict.pattern if is_wait else "")
     priced = [
         finding.with_cost(costs.get(finding.id, 0), base.time) if finding.is_problem else finding
         for finding in everything
     ]
-    named = (cause.id if cause is not None else verdict.pattern, verdict.fault_pattern)  # both in its sentence
-    leading = max(named, key=lambda name: costs.get(name, 0))
+    leading = max(reversed(named), key=lambda name: costs.get(name, 0))
     return sorted(
         (_lead(finding, verdict) if finding.id == leading else finding for finding in priced), key=severity_sort_key
     )
@@ -104,15 +104,19 @@ def _lead(finding: Finding, verdict: Verdict) -> Finding:
     return replace(leading, answer=replace(finding.answer, remedy=Remedy(verdict.remedy)))
 
 
-def measure_costs(view: ScopeView, findings: Sequence[Finding], first: str = "") -> dict[str, int]:
+def measure_costs(
+    view: ScopeView, findings: Sequence[Finding], named: Sequence[str] = (), first: str = ""
+) -> dict[str, int]:
     """Measure what each problem costs, ns by id: the mean of the devices, at most the problem's time at stake.
 
-    Patterns that describe a whole scope, and the verdict's cause, get their time at stake less what others explain of
-    it: the narrowest first, before it the pattern `first`.
+    Patterns that describe a whole scope or name no cause, and the verdict's cause, get their time at stake less what
+    others explain of it: first those that the verdict has `named`, so that one wait is one finding; then the narrowest.
+    Before all, the pattern `first` gets its own.
     """
     fired = {finding.id: finding for finding in findings if finding.is_problem}
-    general = [finding for finding in fired.values() if finding.id in GENERAL_PATTERN_IDS or finding.id in _CAUSES]
-    claims = Claims(view, [finding for finding in fired.values() if finding not in general])
+    whole_scope = WHOLE_SCOPE_IDS | (_CAUSES.keys() if len(view.tables.work) else set())
+    general = [finding for finding in fired.values() if finding.id in whole_scope]
+    claims = Claims(view, [finding for finding in fired.values() if finding not in general], first)
     before, found = _list_path(view), dict[str, int]()
     path = [dict(part) for part in before]
     parts = [inside for number, part in enumerate(path) for inside in claims.take(part, of_gpu=number > 0)]
@@ -123,7 +127,8 @@ def measure_costs(view: ScopeView, findings: Sequence[Finding], first: str = "")
     devices = max(len(before[0]), 1)
     costs = {name: min(time // devices, fired[name].answer.at_stake) for name, time in found.items()}
     spans = {finding.id: find_spans(view, finding).host for finding in general}
-    general.sort(key=lambda finding: (finding.id != first, spans[finding.id].total))
+    order = {name: number for number, name in enumerate(named)}
+    general.sort(key=lambda each: (order.get(each.id, 2), each.id in GENERAL_PATTERN_IDS, spans[each.id].total))
     for finding in general:
         own = spans[finding.id]
         whole, left = ([(part[device] & own) for part in each for device in part] for each in (before, path))
@@ -177,18 +182,19 @@ _CAUSES = {
     IdleCause.SYNC.id: ("The CPU waits for the GPU", IdleCause.SYNC.explanation),
     IdleCause.COLD_CALL.id: ("Calls load or allocate", IdleCause.COLD_CALL.explanation),
     IdleCause.DISPATCH.id: ("The GPU waits for the CPU to launch", IdleCause.DISPATCH.explanation),
-    IdleCause.HOST.id: ("The GPU waits for host code", IdleCause.HOST.explanation),
+    "host-code": ("", ""),
     IdleCause.CPU_COMPUTE.id: ("The GPU waits for work on the CPU", IdleCause.CPU_COMPUTE.explanation),
     IdleCause.QUEUED.id: ("Launched work does not start", IdleCause.QUEUED.explanation),
     EXPOSED: ("Communication is not hidden", "a collective runs, or is waited for, while no kernel computes"),
     COPIES: ("Copies are not hidden", "copies run while no kernel computes"),
 }
-"""What is said of a cause of lost time that no pattern is about: its title and its meaning."""
+"""What is said of a cause of lost time that no pattern is about: its title and its meaning, or the pattern to add."""
 
 
 def _build_cause(view: ScopeView, verdict: Verdict, base: CostBase) -> Finding | None:
     """Build a finding of the cause that the verdict names; None where a pattern is about it, or nothing is lost."""
-    if verdict.pattern or verdict.cause not in _CAUSES or not verdict.remedy or not len(view.tables.work):
+    name = "host-code" if verdict.cause == IdleCause.HOST.id else verdict.cause
+    if verdict.pattern or name not in _CAUSES or not verdict.remedy or not len(view.tables.work):
         return None
     path = _list_path(view)
     if verdict.cause in (EXPOSED, COPIES):
@@ -198,11 +204,14 @@ def _build_cause(view: ScopeView, verdict: Verdict, base: CostBase) -> Finding |
         wanted = LAUNCHING if cause is IdleCause.DISPATCH else (cause,)
         times = [view.gap_finder.find_cause_intervals(each, device) for device in path[0] for each in wanted]
     spans = unite(times).clip(*view.window)
-    title, meaning = _CAUSES[verdict.cause]
-    pattern = Pattern(
-        verdict.cause, Section.BEYOND, title, meaning, verdict.remedy, "No pattern is about it: the largest cause.",
+    title, meaning = _CAUSES[name]
+    pattern = PATTERNS.get(name) or Pattern(
+        name, Section.BEYOND, title, meaning, verdict.remedy, "No pattern is about it: the largest cause.",
         lambda _: Answer.absent(), severity=Severity.PROBLEM,
     )  # fmt: skip
     events = verdict.events if len(verdict.events) else view.representative_events()
-    answer = Answer.fired(verdict.what, np.sort(events), int(verdict.share * base.time), spans=spans)
+    # Of launching, a pause is a part, although the two compete for the sentence.
+    is_launching = verdict.cause == IdleCause.DISPATCH.id
+    lost = spans.total if is_launching else int(verdict.share * base.time)
+    answer = Answer.fired(verdict.what, np.sort(events), lost, Remedy(verdict.remedy), spans=spans)
     return Finding(pattern, answer, 0.0, verdict.line)

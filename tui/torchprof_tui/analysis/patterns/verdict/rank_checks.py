@@ -16,11 +16,10 @@ from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap, list
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Remedy, State, merge_places
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
-from torchprof_tui.analysis.patterns.rules.multi_gpu import describe_stall, find_late_rank, find_latest_collective
+from torchprof_tui.analysis.patterns.rules.multi_gpu import find_late_rank, find_latest_collective
 from torchprof_tui.analysis.patterns.verdict.costs import CostBase, find_base, price_findings
 from torchprof_tui.analysis.patterns.verdict.tree_model import EXPOSED
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
-from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 
@@ -51,7 +50,7 @@ def find_late_place(view: ScopeView, findings: Sequence[Finding]) -> LateRank | 
         return None
     arrivals, rank = context.arrivals, context.arrivals.ranks.all[late]
     stall = next((stall for stall in arrivals.host_stalls if stall.rank_index == late), None)
-    cause = f"it pauses {format_duration(stall.excess)} before {stall.operator} in each step" if stall else ""
+    cause = f"it {stall.text}" if stall else ""
     if any(each.id == "slow-host" and each.has_fired for each in findings) and arrivals.host_speed.slowest == late:
         cause = "its host is slow (see slow-host)"
     event = find_latest_collective(view, late) if stall is None else stall.event
@@ -132,28 +131,13 @@ class MultiRankChecker:
         for rank, findings in zip(self.ranks, findings_by_rank, strict=True):
             for finding in findings:
                 by_id.setdefault(finding.id, []).append((rank, finding.with_event_offset(rank.first)))
-        merged = self._say_pauses_once([merge_findings(rank_findings) for rank_findings in by_id.values()], by_id)
+        merged = [merge_findings(rank_findings) for rank_findings in by_id.values()]
         late = find_late_place(views[0], merged)
         merged = explain_straggler(merged, late, None if late is None else verdicts[late.index])
         # Of the findings that ranks' verdicts are about, only the one that costs most stays what a verdict is about.
         leading = max((each for each in merged if each.is_leading), key=lambda each: each.share, default=None)
         merged = [replace(each, is_leading=each is leading) for each in merged]
         return sorted(merged, key=severity_sort_key), verdicts
-
-    def _say_pauses_once(self, merged: list[Finding], by_id: dict[str, list[tuple[Rank, Finding]]]) -> list[Finding]:
-        """Leave out of `straggler` the pause of a rank that another finding is about."""
-        context = self._checkers[0].tables.rank_context
-        stalls = context.arrivals.host_stalls[:1] if context is not None else []
-        pausing = {rank.number for rank, finding in by_id.get("python-in-step", []) if finding.has_fired}
-        if context is None or not any(self.ranks[stall.rank_index].number in pausing for stall in stalls):
-            return merged
-        said = describe_stall(context.arrivals)
-        return [
-            replace(each, answer=replace(each.answer, seen=each.answer.seen.replace(said, "")))
-            if each.id == LateRank.FINDING
-            else each
-            for each in merged
-        ]
 
     def find_base(self, scope: Scope) -> CostBase:
         """Find what the costs of a scope are shares of: on the rank that takes longest."""

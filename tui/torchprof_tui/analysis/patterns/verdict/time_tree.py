@@ -8,7 +8,7 @@ their evidence covers, the narrowest first, and no time twice.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -96,13 +96,14 @@ communication what no late rank causes; patterns that do not say whose launches 
 
 
 class Claims:
-    """The time that fired patterns explain, each ns given to one of them: to the one with least evidence."""
+    """The time that fired patterns explain, each ns given to one: to `first`, else to that of least evidence."""
 
-    def __init__(self, view: ScopeView, findings: Sequence[Finding]) -> None:
+    def __init__(self, view: ScopeView, findings: Sequence[Finding], first: str = "") -> None:
         self._view = view
         problems = [finding for finding in findings if finding.is_problem and finding.answer.at_stake]
         specific = [finding for finding in problems if finding.id not in tree_model.GENERAL_PATTERN_IDS]
-        self._spans = [find_spans(view, finding) for finding in specific]
+        spans = [find_spans(view, finding) for finding in specific]
+        self._spans = [replace(each, order=-2) if each.finding.id == first else each for each in spans]
         self._spans.sort(key=lambda spans: (spans.order, spans.host.total + spans.gpu.total))
 
     def __bool__(self) -> bool:
@@ -161,10 +162,7 @@ class Spans:
     finding: Finding
     host: Intervals
     gpu: Intervals
-
-    @property
-    def order(self) -> int:
-        return _ORDER.get(self.finding.id, -1 if self.finding.pattern.is_fault else 0)
+    order: int
 
 
 def find_spans(view: ScopeView, finding: Finding) -> Spans:
@@ -174,4 +172,5 @@ def find_spans(view: ScopeView, finding: Finding) -> Spans:
     on_gpu = work_mask(np.asarray(view.trace.kind[evidence.row]))
     gpu, host = evidence.select(on_gpu), evidence.select(~on_gpu)
     host_spans = finding.answer.spans if finding.answer.spans is not None else host.intervals
-    return Spans(finding, host_spans.clip(*view.window), gpu.intervals.clip(*view.window))
+    order = _ORDER.get(finding.id, -1 if finding.pattern.is_fault else 0)
+    return Spans(finding, host_spans.clip(*view.window), gpu.intervals.clip(*view.window), order)

@@ -20,6 +20,8 @@ UNSPECIFIC_PATTERN_IDS = frozenset(
 )
 """Patterns that restate that time is lost; others name why."""
 
+WHOLE_SCOPE_IDS = GENERAL_PATTERN_IDS | UNSPECIFIC_PATTERN_IDS
+
 
 @dataclass(frozen=True, slots=True)
 class TimePart:

@@ -188,6 +188,9 @@ def _decide_without_gpu(view: ScopeView, missing_reason: str, findings: Sequence
         missing_reason = reasons.reword_for_slice(missing_reason)
     tree = build_cpu_time_tree(view) if not len(view.tables.work) else None
     if tree is None:
+        tables = view.tables
+        if not (len(tables.ops) or len(tables.calls) or len(tables.work) or tables.is_slice):
+            missing_reason = "no operator, runtime call or GPU work was recorded: is this a trace of torch.profiler?"
         return Verdict(Regime.UNKNOWN, None, missing_reason)
     diagnosis = diagnose_cpu(view, tree, findings)
     line = view.tables.line_finder.find_common_line(diagnosis.events)
@@ -214,18 +217,13 @@ def _describe_lost_work(view: ScopeView) -> str:
 def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
     """Choose what costs most: a wait with its remedy, or the GPU's own work; the regime decides where it is clear."""
     waiting, work, fault = diagnose_waiting(evidence), diagnose_gpu_work(evidence), evidence.main_fault
-    others = [found for found in (waiting, work) if found is not None and _names_one_cause(found)]
+    others = [found for found in (waiting, work) if found is not None and _names_one_cause(found, fault)]
     if fault is not None and all(fault.share >= found.share for found in others) and not _is_decoding(evidence, fault):
         return fault
     if waiting is None or regime is Regime.COMPUTE:
         return work
-    lead_in = find_first_step_lead_in(evidence) if regime is Regime.MIXED else None
-    if lead_in is not None:
-        what = (
-            f"{format_percent(lead_in[0])} of the idle time is in the first step, then the GPU is "
-            f"{format_percent(lead_in[1])} busy; {work.what}"
-        )
-        return replace(work, what=what)
+    if regime is Regime.MIXED and (lead_in := describe_first_step_lead_in(evidence)):
+        return replace(work, what=f"{lead_in}; {work.what}")
     if regime in (Regime.INPUT, Regime.COMMUNICATION, Regime.OVERHEAD, Regime.UNKNOWN):
         return waiting
     candidates = [work, waiting, *([evidence.main_problem] if evidence.main_problem else [])]
@@ -236,8 +234,13 @@ def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
     return largest
 
 
-def _names_one_cause(diagnosis: Diagnosis) -> bool:
-    """Return whether a diagnosis names what to change, and does not describe what most programs do."""
+def _names_one_cause(diagnosis: Diagnosis, fault: Diagnosis | None) -> bool:
+    """Return whether a diagnosis names what to change, and does not describe what most programs do.
+
+    A pause at one place does, unless the fault is what the CPU does in it.
+    """
+    if diagnosis.pause is not None:
+        return fault is not None and fault.cause != diagnosis.cause
     return (bool(diagnosis.pattern) and diagnosis.pattern not in _DESCRIPTIONS) or diagnosis.cause in _SPECIFIC_CAUSES
 
 
@@ -266,26 +269,32 @@ def decide_regime(shares: DeviceTimeShares) -> Regime:
     return Regime.OVERHEAD if shares.is_overhead_bound else Regime.MIXED
 
 
-def find_first_step_lead_in(evidence: Evidence) -> tuple[float, float] | None:
-    """Find whether the first step explains why the GPU was idle: later ones keep it busy. None if it does not.
-
-    (Its share of the idle time, how busy the GPU was afterwards.)
-    """
+def describe_first_step_lead_in(evidence: Evidence) -> str:
+    """Describe how the first step explains why the GPU was idle, and later ones keep it busy; "" if that is not so."""
     view, steps = evidence.view, evidence.view.tables.steps
     if len(view.steps) < thresholds.LEAD_IN_MIN_STEPS.value or not len(view.work):
-        return None
+        return ""
     t0, t1 = view.window
     second = int(view.steps.start[1])
     if int(view.steps.start[0]) != int(steps.start[0]) or not t0 < second < t1:
-        return None
+        return ""
     # The first step's work may run on into the second: the queue that it left is what keeps the GPU busy.
     later = view.gap_finder.clip(second, t1)
     idle_later, idle_all = int(later.program_time.sum()), int(view.gaps.program_time.sum())
     later_time = (t1 - second) * len(view.tables.devices)
     busy_afterwards = 1 - int(later.duration.sum()) / later_time
     if busy_afterwards < thresholds.GPU_BUSY_HIGH.value or idle_later > thresholds.LEAD_IN_SHARE.value * idle_all:
-        return None
-    return 1 - idle_later / max(idle_all, 1), busy_afterwards
+        return ""
+    left_out = (IdleCause.PROFILER, IdleCause.LEAD_IN)
+    times = view.gap_finder.clip(t0, second).time_by_cause().items()
+    shares = {cause: time / evidence.device_time for cause, time in times if cause not in left_out}
+    largest = sorted(shares, key=lambda cause: -shares[cause])[:3]
+    listed = ", ".join(f"{cause.label} {format_percent(shares[cause])}" for cause in largest)
+    idle, in_first = format_percent(1 - evidence.shares.busy), format_percent(sum(shares.values()))
+    return (
+        f"the GPU is idle {idle} of the time, {'all of it' if in_first == idle else in_first} in the first step "
+        f"({listed}), then it is {format_percent(busy_afterwards)} busy"
+    )
 
 
 def find_recording_fault(evidence: Evidence) -> tuple[str, str]:
@@ -302,7 +311,7 @@ def find_recording_fault(evidence: Evidence) -> tuple[str, str]:
             return "not warmed up: record later steps", "not-warmed-up"
         first, last = (format_duration(warming.durations[index]) for index in (0, warming.count - 1))
         return f"not warmed up ({first}, then {last} a step)", "not-warmed-up"
-    why, pattern = "", "first-step-wide" if find_first_step_lead_in(evidence) is not None else ""
+    why, pattern = "", "first-step-wide" if describe_first_step_lead_in(evidence) else ""
     if "profiler-inflation" in evidence.fired and evidence.shares.busy < thresholds.GPU_BUSY_MOSTLY.value:
         share = min(estimate_frame_cost(evidence.view)[1] / evidence.view.scope.length, 1.0)
         why = f"Python stacks cost up to {format_percent(share)} of the time; record without them to measure"

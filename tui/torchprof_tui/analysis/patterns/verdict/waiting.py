@@ -70,8 +70,8 @@ def find_waiting_kind(view: ScopeView) -> tuple[StepKind, I64, str] | None:
 
 def diagnose_launching(evidence: Evidence) -> Diagnosis | None:
     """Diagnose a CPU that cannot launch as fast as the GPU runs: by what takes its time, else in general."""
-    pause_share = evidence.pause.time / evidence.device_time if evidence.pause else 0.0
-    share = evidence.idle(*LAUNCHING) - pause_share
+    told = evidence.idle(*LAUNCHING)  # with its pauses, as in the time tree and in the finding
+    share = told - (evidence.pause.time / evidence.device_time if evidence.pause else 0.0)
     if share <= 0:
         return None
     causes = [cause.id for cause in LAUNCHING]
@@ -82,7 +82,7 @@ def diagnose_launching(evidence: Evidence) -> Diagnosis | None:
     view = evidence.view
     if waits := find_waiting_kind(view):
         kind, rows, text = waits
-        what = f"the GPU waits {format_percent(share)} of the time for the CPU, mostly in {kind.value}"
+        what = f"the GPU waits {format_percent(told)} of the time for the CPU, mostly in {kind.value}"
         remedy = f"capture the {kind.value} steps as well: the others are graphs already"
         if kind is StepKind.PREFILL:
             remedy = "the decode steps are graphs already: compile the prefill, or read more tokens at once"
@@ -93,7 +93,6 @@ def diagnose_launching(evidence: Evidence) -> Diagnosis | None:
     count = format_count(round(per_step), "kernel") + (" a step" if steps else "")
     median = format_duration(find_median(view.work.events.duration)) if len(view.work) else ""
     median = f" (median {median})" if kernels > 1 and median else f" ({median})" if median else ""
-    told = share + pause_share if pause_share <= _SHORT_PAUSE * share else share
     what = f"the GPU waits {format_percent(told)} of the time for the CPU to dispatch and launch {count}{median}"
     launches = sorted_unique(view.work.launch[view.work.launch >= 0]).astype(np.int64)
     why = describe_replay_costs(view) if evidence.practices.uses_cuda_graphs else _describe_launching(evidence, told)
@@ -101,14 +100,9 @@ def diagnose_launching(evidence: Evidence) -> Diagnosis | None:
     return Diagnosis(IdleCause.DISPATCH.id, share, what, remedy, why, launches, explained=others)
 
 
-_SHORT_PAUSE = 0.1
-"""Share of the waiting up to which a pause is counted with it in the text: as in the time tree and in the finding."""
-
-
 def _describe_launching(evidence: Evidence, share: float) -> str:
     """Describe which causes of the time tree a share of waiting consists of, and what explains most of it."""
-    pause = max(evidence.idle(*LAUNCHING) - share, 0.0)  # which the share leaves out
-    shares = {cause: evidence.idle(cause) - (pause if cause is IdleCause.HOST else 0.0) for cause in LAUNCHING}
+    shares = {cause: evidence.idle(cause) for cause in LAUNCHING}
     listed = sorted(
         (cause for cause in LAUNCHING if shares[cause] >= _MIN_LISTED_SHARE), key=lambda each: -shares[each]
     )
@@ -137,7 +131,10 @@ def choose_launch_remedy(evidence: Evidence, kernels_per_step: float) -> str:
         is_short = evidence.view.compute_once(measure_optimizer_share) < thresholds.OPTIMIZER_SHARE.value
         return "try a larger batch, torch.compile" + ("" if is_fused or is_short else ", a fused optimizer")
     if kernels_per_step <= thresholds.FEW_KERNELS.value:
-        return "too little work for a GPU: use larger inputs, or many such calls in one CUDA graph"
+        step = evidence.device_time / len(evidence.view.tables.devices) / max(len(evidence.view.steps), 1)
+        work, whole = format_duration(evidence.shares.busy * step), format_duration(step)
+        whole = f"a step of {whole}" if len(evidence.view.steps) else whole
+        return f"give the GPU more to do than {work} in {whole}: larger inputs, or many such calls in one CUDA graph"
     if "decode-without-graphs" in evidence.fired:
         return 'replay CUDA graphs with a static KV cache: torch.compile(mode="reduce-overhead")'
     return 'replay CUDA graphs (torch.compile(mode="reduce-overhead")), or use larger batches'
@@ -230,24 +227,29 @@ def _diagnose_communication(evidence: Evidence) -> Diagnosis | None:
 
 
 def _diagnose_late_rank(evidence: Evidence, late_rank: int | None, text: str) -> Diagnosis:
-    """Diagnose whom the ranks wait for, and why if it is known: a slow host, or a pause at one place."""
+    """Diagnose whom the ranks wait for, and why if it is known: a slow host, or a pause at one place.
+
+    A pause of another rank is named as well: that rank is waited for next.
+    """
     straggler, slow_host = evidence.fired.get("straggler"), evidence.fired.get("slow-host")
     remedy = "check what they do before them" if late_rank is None else "check what it does before them"
     why = straggler.answer.seen if straggler else ""
     rank_context = evidence.view.tables.rank_context
-    if rank_context is not None and late_rank is not None:
-        speed = rank_context.arrivals.host_speed
-        stalls = [stall for stall in rank_context.arrivals.host_stalls if stall.rank_index == late_rank]
-        waiting = straggler.answer.at_stake if straggler else 0
-        is_slow = slow_host is not None and speed.slowest == late_rank
-        if is_slow and slow_host is not None and 4 * slow_host.answer.at_stake >= waiting:
-            remedy = f"its host is slow, aten ops take {speed.slowest_factor:.2f}× as long as on the fastest rank"
-            return Diagnosis(EXPOSED, 0.0, text, remedy, why)
-        if stalls:
-            stall = stalls[0]
-            remedy = f"it pauses {format_duration(stall.excess)} before {stall.operator} in each step"
-            return Diagnosis(EXPOSED, 0.0, text, remedy, why)
-    return Diagnosis(EXPOSED, 0.0, text, remedy, why, late_rank=late_rank)
+    assert rank_context is not None
+    arrivals = rank_context.arrivals
+    speed, stalls = arrivals.host_speed, arrivals.host_stalls
+    waiting = straggler.answer.at_stake if straggler else 0
+    own = next((stall for stall in stalls if stall.rank_index == late_rank), None)
+    is_slow = slow_host is not None and speed.slowest == late_rank and 4 * slow_host.answer.at_stake >= waiting
+    if is_slow:
+        remedy = f"its host is slow, aten ops take {speed.slowest_factor:.2f}× as long as on the fastest rank"
+    elif own is not None:
+        remedy = f"it {own.text}"
+    if other := next((stall for stall in stalls if stall.rank_index != late_rank), None):
+        is_this = other.rank_index == rank_context.rank_index
+        label = "this rank" if is_this else arrivals.ranks.all[other.rank_index].label
+        remedy += f"; {label} {other.text}"
+    return Diagnosis(EXPOSED, 0.0, text, remedy, why, late_rank=None if is_slow or own is not None else late_rank)
 
 
 def _diagnose_cold_calls(evidence: Evidence) -> Diagnosis | None:
@@ -299,22 +301,19 @@ def _diagnose_pause(evidence: Evidence) -> Diagnosis | None:
     if pause is None:
         return None
     share = pause.time / evidence.device_time
-    if finding := evidence.fired.get("gc-pause"):
-        collecting = finding.answer.at_stake * len(evidence.view.tables.devices)
-        if 2 * collecting >= pause.time:  # else another pause is the larger one
+    for finding in filter(None, map(evidence.fired.get, ("gc-pause", "scheduler-bound"))):
+        lost = finding.answer.at_stake * len(evidence.view.tables.devices)
+        if 2 * lost >= pause.time:  # else another pause is the larger one
             largest = max(share, evidence.idle(IdleCause.HOST))
-            return diagnose_finding(finding, IdleCause.HOST.id, min(collecting / evidence.device_time, largest))
-    if finding := evidence.fired.get("scheduler-bound"):
-        between = finding.answer.at_stake * len(evidence.view.tables.devices)
-        if 2 * between >= pause.time:
-            return diagnose_finding(finding, IdleCause.HOST.id, max(share, between / evidence.device_time))
+            return diagnose_finding(finding, IdleCause.HOST.id, min(lost / evidence.device_time, largest))
     line = evidence.view.tables.line_finder.find_gap_line(*pause.longest)
     remedy = (
         "move it out of the step, or launch GPU work before it"
         if line is not None or len(evidence.practices.python_frames)
         else "record with stacks (with_stack=True) to see which code it is"
     )
-    place = f"in {line.text}" if line is not None else f"outside any op, {pause.place}"
+    library = f", most of it in {line.library}" if line is not None and line.library else ""
+    place = f"in {line.text}{library}" if line is not None else f"outside any op, {pause.place}"
     often = f"{pause.count:,}× {format_duration(pause.typical)}"
     steps = len(evidence.view.steps)
     if pause.steps == 1 and steps > 1:
