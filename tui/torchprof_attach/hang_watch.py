@@ -89,21 +89,18 @@ class HangWatch:
         folder = next(self._folder / name for name in names if not (self._folder / name).exists())
         with ThreadPoolExecutor(len(ranks)) as pool:
             done = tuple(pool.map(lambda job: self._session.dump(job, folder), ranks))
-        if any(each.paths for each in done):
-            return Dumped(evidence, folder, done, _explain(folder))
-        folder.rmdir()
-        return Dumped(evidence, folder, done, "nothing could be taken")
+        if not any(each.paths for each in done):
+            folder.rmdir()
+            return Dumped(evidence, folder, done, "nothing could be taken")
+        # an extension of its own, which imports the program
+        hang = importlib.import_module("torchprof_hang.command.main")
+        try:
+            sentence = str(hang.explain_hang([str(folder)]).sentence)
+        except Exception as error:  # the files are there: that must be told
+            sentence = f"hang cannot read it: {' '.join(str(error).split())}"
+        return Dumped(evidence, folder, done, sentence)
 
 
 def choose_ranks(jobs: Sequence[Job]) -> list[Job]:
     """Choose what is worth watching: ranks; any other process that waits may wait for a person."""
     return [job for job in jobs if job.rank is not None and not job.launcher]
-
-
-def _explain(folder: Path) -> str:
-    # an extension of its own, which imports the program
-    hang = importlib.import_module("torchprof_hang.command.main")
-    try:
-        return str(hang.explain_hang([str(folder)]).sentence)
-    except Exception as error:  # the files are there: that must be told
-        return f"hang cannot read it: {' '.join(str(error).split())}"

@@ -278,21 +278,24 @@ class Trials:
             times = [time for run in self._times[name] for time in run]
             measured = replace(before, state="measured", step=sorted(times)[len(times) // 2], why="")
             self._replace(replace(measured, memory=report["peak_memory_bytes"] or None))
-            # all savings again: each run of the baseline is for all of them
-            baseline = self._times[BASELINE]
-            for row in self.rows:
-                if row.name != BASELINE and row.name in self._times:
-                    others = [runs for name, runs in self._times.items() if name not in (BASELINE, row.name)]
-                    saving = estimate_saving(baseline, self._times[row.name], others)
-                    is_exact = not any(BY_NAME[name].changes_numbers for name in row.parts or (row.name,))
-                    loss = compare_losses(self._losses[BASELINE], self._losses[row.name][0], is_exact)
-                    self._replace(replace(row, saving=saving, loss=loss))
+            self._estimate()
         elif before.state == "measured":
             self._replace(before)  # it was measured before; a later run that fails takes nothing away
         else:
             state = "unused" if report["outcome"] == "unused" else "failed"
             self._replace(replace(before, state=state, why=report["error"] or "no step ended"))
         yield self.progress.line
+
+    def _estimate(self) -> None:
+        """Estimate all savings again: each run of the baseline is for all of them."""
+        baseline = self._times[BASELINE]
+        for row in self.rows:
+            if row.name != BASELINE and row.name in self._times:
+                others = [runs for name, runs in self._times.items() if name not in (BASELINE, row.name)]
+                saving = estimate_saving(baseline, self._times[row.name], others)
+                is_exact = not any(BY_NAME[name].changes_numbers for name in row.parts or (row.name,))
+                loss = compare_losses(self._losses[BASELINE], self._losses[row.name][0], is_exact)
+                self._replace(replace(row, saving=saving, loss=loss))
 
     def _measure(self, remedies: Sequence[Remedy]) -> dict[str, Any]:
         """Run the program once. Returns its report; "error" says why there is none."""
@@ -381,9 +384,12 @@ class Trials:
             self.trace = shutil.copy(trace, self.request.keep)
         check = check_range(load_trace(trace, cache=False), None, None)
         fired = {each.id: each.won_share for each in check.patterns if each.state == "fired"}
-        places = {
-            each.id: _find_file(each.line or "", self.request.cwd) for each in check.patterns if each.state == "fired"
-        }
+        places: dict[str, tuple[tuple[str, int], ...]] = {}
+        for each in check.patterns:
+            name, _, number = (each.line or "").rpartition(":")
+            path = os.path.abspath(os.path.join(self.request.cwd, name))
+            if each.id in fired and number.isdecimal() and os.path.isfile(path):
+                places[each.id] = ((path, int(number)),)
         return Evidence(fired, self._has_gpu, check.verdict.first, places)
 
     # --- rows ----------------------------------------------------------------------------------------------------
@@ -403,13 +409,6 @@ def _set_environment(remedies: Sequence[Remedy]) -> dict[str, str]:
             before = environment.get(variable) if variable == "PYTORCH_CUDA_ALLOC_CONF" else None
             environment[variable] = f"{before},{value}" if before else value
     return environment
-
-
-def _find_file(line: str, cwd: str) -> tuple[tuple[str, int], ...]:
-    """Find the file of "FILE:LINE" of a finding; () where it is not here."""
-    name, _, number = line.rpartition(":")
-    path = os.path.abspath(os.path.join(cwd, name))
-    return ((path, int(number)),) if number.isdecimal() and os.path.isfile(path) else ()
 
 
 SUFFIXES = (".json", ".json.gz", ".pt.trace", ".pftrace")

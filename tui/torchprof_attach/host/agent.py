@@ -344,7 +344,11 @@ class Agent:
                 file: dict[str, Any] = {"path": path}
                 if not path.endswith(".gz"):
                     content = scan(path)
-                    first = content.first_step if content.first_step is not None else _read_step(recording.path)
+                    first = content.first_step
+                    if first is None:
+                        counted = f"{recording.path}.step"
+                        with contextlib.suppress(OSError, ValueError), open(counted, encoding="ascii") as number:
+                            first = int(number.read(20))
                     origin = {**describe(recording.process), "host": socket.gethostname(), "way": recording.way}
                     add_origin(path, {**origin, "step": first, "time": time.time()})
                     file.update(content._asdict(), first_step=first, is_empty=content.is_empty)
@@ -405,14 +409,6 @@ def _find_process(pid: int, start: int | None) -> Process:
     if process is None or (start and process.start != start):
         raise OSError("no such process of yours that uses torch")
     return process
-
-
-def _read_step(path: str) -> int | None:
-    try:
-        with open(f"{path}.step", encoding="ascii") as file:
-            return int(file.read(20))
-    except (OSError, ValueError):
-        return None
 
 
 def _format(error: BaseException) -> str:

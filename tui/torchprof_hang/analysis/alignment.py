@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from torchprof_hang.analysis.evidence import Evidence
-from torchprof_hang.analysis.records import Operation, Sizes, State
+from torchprof_hang.analysis.records import Operation, State
 
 MAX_LISTED_RANKS = 6
 
@@ -94,17 +94,12 @@ def find_mismatches(groups: Iterable[Group]) -> Iterator[tuple[Group, int]]:
     for group in groups:
         for number in sorted(group.rows):
             keys = {each.key for each in group.rows[number].values()}
-            if len(keys) > 1 and not _is_without_sizes(keys):
+            # Operations of logs have no sizes: that alone is no difference.
+            names = {name for name, _, _ in keys if name != "collective"}
+            sizes, dtypes = {each for _, each, _ in keys if each}, {each for _, _, each in keys if each}
+            if len(keys) > 1 and max(len(names), len(sizes), len(dtypes)) > 1:
                 yield group, number
                 break
-
-
-def _is_without_sizes(keys: set[tuple[str, Sizes, tuple[str, ...]]]) -> bool:
-    """Tell whether the operations differ only in that some have no sizes, as those of logs."""
-    names = {name for name, _, _ in keys if name != "collective"}
-    sizes = {sizes for _, sizes, _ in keys if sizes}
-    dtypes = {dtypes for _, _, dtypes in keys if dtypes}
-    return len(names) <= 1 and len(sizes) <= 1 and len(dtypes) <= 1
 
 
 def format_ranks(ranks: Iterable[int]) -> str:

@@ -53,7 +53,11 @@ def gather_evidence(files: Iterable[tuple[str, bytes]]) -> Evidence:
             evidence.used += 1
     _name_groups(evidence.records.values())
     for record in evidence.records.values():
-        _mark_failed_operation(record)
+        # gloo records the same for both ends: the last operation did not complete where it failed
+        has_failed = record.operations and record.error_frames and not record.reason.startswith("no step")
+        if has_failed and "distributed" in record.error_frames[0].file:
+            last = record.operations[-1]
+            last.state = State.STARTED if last.state is State.COMPLETED else last.state
     return evidence
 
 
@@ -100,7 +104,10 @@ def _read_file(source: str, data: bytes, evidence: Evidence) -> str:
         return "no dump of a hang: JSON of another kind"
     if not data.strip():
         return "" if rank is not None and "faulthandler" in source else "the file is empty"
-    text = data.decode("utf-8", "replace")
+    return _read_text(source, rank, data.decode("utf-8", "replace"), evidence)
+
+
+def _read_text(source: str, rank: int | None, text: str, evidence: Evidence) -> str:
     if "Communicators..." in text and "Job summary" in text:
         evidence.ras += read_ras(text)
         return ""
@@ -161,12 +168,3 @@ def _read_own_stacks(content: dict[str, Any], source: str, evidence: Evidence) -
     if isinstance(error, dict):
         record.error = f"{error.get('type')}: {error.get('message')}"
         record.error_frames = read_frames(error.get("frames", ()))
-
-
-def _mark_failed_operation(record: RankRecord) -> None:
-    """Mark the last operation of gloo as pending where it failed: gloo records the same for both ends."""
-    last = record.operations[-1] if record.operations else None
-    if last is None or not record.error_frames or record.reason.startswith("no step"):
-        return
-    if "distributed" in record.error_frames[0].file and last.state is State.COMPLETED:
-        last.state = State.STARTED

@@ -92,20 +92,14 @@ def _read_all(specs: Iterable[str], lost: list[tuple[str, str]]) -> Iterator[tup
         try:
             data = _read_file(spec)
             if data[257:262] == _TAR:
-                yield from _read_members(spec, data)
+                with tarfile.open(fileobj=io.BytesIO(data)) as archive:  # it is not unpacked
+                    for member in filter(tarfile.TarInfo.isfile, archive):
+                        file = archive.extractfile(member)
+                        yield f"{spec}/{member.name.rpartition('/')[2]}", b"" if file is None else file.read()
             else:
                 yield spec, data
         except (TraceError, OSError, tarfile.TarError) as error:
             lost.append((spec, " ".join(str(error).split()).removeprefix(f"{spec}: ")))
-
-
-def _read_members(spec: str, data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Read the files of an archive, which is not unpacked."""
-    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-        for member in archive:
-            file = archive.extractfile(member) if member.isfile() else None
-            if file is not None:
-                yield f"{spec}/{member.name.rpartition('/')[2]}", file.read()
 
 
 def _read_file(spec: str) -> bytes:

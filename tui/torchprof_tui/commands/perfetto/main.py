@@ -49,7 +49,16 @@ def run(options: PerfettoOptions) -> int:
     with tempfile.TemporaryDirectory(prefix="torchprof-tui-") as folder:
         file = Path(folder) / f"{clean(stem)[-80:] or 'trace'}.json.gz"
         write_copy(trace, times, file, options.keep_metadata)
-        with _start_server(file, options.port) as server:
+        try:
+            server = TraceServer(file, options.port, PERFETTO_PORT)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            raise UsageError(
+                f"port {options.port} is in use, perhaps by another `perfetto` command or trace_processor: end it "
+                "first; over ssh --port N takes another one"
+            ) from error
+        with server:
             size = format_file_size(file.stat().st_size)
             print(f"{size}, served once to a browser on this machine; ctrl+c ends it")
             forwarding = format_forwarding(dict(os.environ), options.port)
@@ -94,18 +103,6 @@ def format_forwarding(environment: dict[str, str], port: int) -> str:
     with contextlib.suppress(OSError, KeyError):  # a user id without a name, as in containers
         user = f"{getpass.getuser()}@"
     return f"ssh {ssh_port}-N -L {PERFETTO_PORT}:{LOOPBACK}:{port} {user}{socket.gethostname()}"
-
-
-def _start_server(file: Path, port: int) -> TraceServer:
-    try:
-        return TraceServer(file, port, PERFETTO_PORT)
-    except OSError as error:
-        if error.errno != errno.EADDRINUSE:
-            raise
-        raise UsageError(
-            f"port {port} is in use, perhaps by another `perfetto` command or trace_processor: end it first; over ssh "
-            "--port N takes another one"
-        ) from error
 
 
 PERFETTO_ORIGIN = "https://ui.perfetto.dev"
