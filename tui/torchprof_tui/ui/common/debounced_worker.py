@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from textual.message import Message
 from textual.screen import Screen
@@ -88,6 +88,9 @@ class WorkResult(Message):
     """Base class of results that a screen passes on to whichever of its parts has a handler of that name."""
 
 
+Answer = TypeVar("Answer")
+
+
 class DebouncedWorker:
     """Run one piece of work per subject: a later one replaces an earlier one that has not finished."""
 
@@ -112,21 +115,32 @@ class DebouncedWorker:
 
     def submit(self, subject: str, work: Callable[[], Message | None]) -> None:
         """Debounce, run `work` on a thread and post its message to the screen; None means that it was cancelled."""
-        self.debounce(subject, lambda: self._run_in_thread(subject, work))
+        self.debounce(subject, lambda: self._run_in_thread(subject, work, self._screen.post_message))
 
-    def _run_in_thread(self, subject: str, work: Callable[[], Message | None]) -> None:
+    def answer(self, subject: str, work: Callable[[], Answer | None], show: Callable[[Answer], object]) -> None:
+        """As `submit`, but call `show` with the result on the UI thread, unless the screen was left."""
+
+        def report(result: Answer) -> None:
+            screen = self._screen
+            screen.call_later(lambda: show(result) if screen in screen.app.screen_stack else None)
+
+        self.debounce(subject, lambda: self._run_in_thread(subject, work, report))
+
+    def _run_in_thread(
+        self, subject: str, work: Callable[[], Answer | None], report: Callable[[Answer], object]
+    ) -> None:
         number = self._running.begin(subject)
 
         def run() -> None:
             started = perf_counter()
             try:
-                message = work()
+                result = work()
             finally:
                 self._screen.call_later(self._running.end, number)
             seconds = perf_counter() - started
-            if message is not None:
+            if result is not None:
                 self._last_seconds[subject] = seconds
-                self._screen.post_message(message)
+                report(result)
             else:  # cancelled: finished work would have taken longer
                 self._last_seconds[subject] = max(seconds, self._last_seconds.get(subject, 0.0))
 

@@ -12,7 +12,6 @@ from textual.geometry import Size
 
 from torchprof_tui.analysis.memory.device_memory import UNKNOWN_BYTES
 from torchprof_tui.analysis.memory.memory_history import GroupBy, explain_missing_addresses
-from torchprof_tui.analysis.memory.snapshots.device_snapshot import TraceStacks
 from torchprof_tui.answers.memory import build_stacked_curve
 from torchprof_tui.answers.pictures.memory_curve import COLUMNS, draw_memory_curve
 from torchprof_tui.trace.core.arrays import I64
@@ -39,10 +38,10 @@ from torchprof_tui.ui.memory.lifetime_rows import (
 )
 from torchprof_tui.ui.memory.memory_chart import Legend, MemoryChart
 from torchprof_tui.ui.memory.memory_worker import (
+    DeviceStacks,
     FilterMade,
     MemoryRead,
     ShownDevice,
-    StacksRead,
     StateQuery,
     StateRead,
     filter_lifetimes,
@@ -85,7 +84,7 @@ class MemoryScreen(CurveScreen[ShownDevice]):
         self.gutter_width = 32
         self.by = GroupBy.CATEGORY
         self.only_alive = True
-        self._stacks: tuple[TraceStacks | None, ...] = ()  # by device, from a snapshot
+        self._stacks: DeviceStacks = ()  # by device, from a snapshot
         self._filter: FilterMade | None = None
         self._listed: tuple[object, ...] = ()  # what `_rows` were found for
         self._listed_rows: I64 = np.zeros(0, np.int64)
@@ -149,7 +148,8 @@ class MemoryScreen(CurveScreen[ShownDevice]):
         self._stacks = (None,) * len(self._devices)
         snapshot = find_snapshot_beside(self.rank)
         if snapshot is not None:
-            self._worker.submit("snapshot", partial(read_stacks, self.trace, self._devices, snapshot))
+            work = partial(read_stacks, self.trace, self._devices, snapshot)
+            self._worker.answer("snapshot", work, self._show_stacks)
         found = find_allocation(self._devices, self.trace, self._asked_event) if self._asked_event >= 0 else None
         self._show_device(found[0] if found else 0)
         if found is not None:
@@ -158,9 +158,9 @@ class MemoryScreen(CurveScreen[ShownDevice]):
         elif self._asked_event >= 0:
             self._status.show_message("the selected event allocates nothing: this is the peak")
 
-    def on_stacks_read(self, message: StacksRead) -> None:
-        self._stacks = message.stacks
-        self._status.show_message(message.line)
+    def _show_stacks(self, read: tuple[DeviceStacks, str]) -> None:
+        self._stacks, line = read
+        self._status.show_message(line)
         self.request_state()
 
     def _show_device(self, number: int) -> None:

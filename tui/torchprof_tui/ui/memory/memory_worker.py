@@ -188,12 +188,8 @@ SNAPSHOT_STEM = "memory_snapshot"
 """How `run --memory-snapshot` names the file; of one rank of several, with `.rankN` after it."""
 
 
-@dataclass
-class StacksRead(Message):
-    """A snapshot was read: for each device its stacks, None for none. `line`: what became of it."""
-
-    stacks: tuple[TraceStacks | None, ...]
-    line: str
+DeviceStacks = tuple[TraceStacks | None, ...]
+"""For each device its stacks, None for none."""
 
 
 def find_snapshot_beside(rank: Rank) -> Path | None:
@@ -210,17 +206,17 @@ def find_snapshot_beside(rank: Rank) -> Path | None:
     return None
 
 
-def read_stacks(trace: Trace, devices: tuple[ShownDevice, ...], path: Path) -> StacksRead:
-    """Read a snapshot and match its entries with the allocations of each device."""
+def read_stacks(trace: Trace, devices: tuple[ShownDevice, ...], path: Path) -> tuple[DeviceStacks, str]:
+    """Read a snapshot, match its entries with the allocations of each device, and say in a line what became of it."""
     try:
         snapshots = {snapshot.label: snapshot for snapshot in list_device_snapshots(read_snapshot(path))}
     except (OSError, TraceError) as error:
-        return StacksRead((None,) * len(devices), f"the snapshot beside the trace is not read: {error}")
+        return (None,) * len(devices), f"the snapshot beside the trace is not read: {error}"
     stacks = []
     for shown in devices:
         snapshot = snapshots.get(shown.history.memory.label)
         stacks.append(None if snapshot is None else match_snapshot(trace, shown.history, snapshot))
     count = sum(each.count for each in stacks if each is not None)
     if not count:
-        return StacksRead((None,) * len(devices), f"{path.name}: none of its allocations are in this trace")
-    return StacksRead(tuple(stacks), f"stacks of {count:,} allocations from {path.name}")
+        return (None,) * len(devices), f"{path.name}: none of its allocations are in this trace"
+    return tuple(stacks), f"stacks of {count:,} allocations from {path.name}"

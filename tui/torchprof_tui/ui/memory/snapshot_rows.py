@@ -77,14 +77,6 @@ class ShownSnapshot:
         return int(np.searchsorted(self.time, time, side="right")) - 1
 
 
-@dataclass
-class SnapshotRead(Message):
-    """A snapshot was read; no devices where `problem` says why."""
-
-    devices: tuple[ShownSnapshot, ...]
-    problem: str = ""
-
-
 class SnapshotQuery(NamedTuple):
     """What is asked for: the device's index, an entry of its history (-1: before it), and a list."""
 
@@ -108,15 +100,15 @@ class RowsRead(Message):
         self.query, self.state, self.rows = query, state, rows
 
 
-def read_shown_snapshot(path: Path) -> SnapshotRead:
-    """Read a snapshot and compute what is needed to move in it."""
+def read_shown_snapshot(path: Path) -> tuple[tuple[ShownSnapshot, ...], str]:
+    """Read the devices of a snapshot and compute what is needed to move in it; without any the text says why."""
     try:
         devices = list_device_snapshots(read_snapshot(path))
     except (OSError, TraceError) as error:
-        return SnapshotRead((), clean(str(error)))
+        return (), clean(str(error))
     if not devices:
-        return SnapshotRead((), f"{clean(path.name)}: no memory was reserved when the snapshot was made")
-    return SnapshotRead(tuple(map(_prepare, devices)))
+        return (), f"{clean(path.name)}: no memory was reserved when the snapshot was made"
+    return tuple(map(_prepare, devices)), ""
 
 
 def _prepare(device: DeviceSnapshot) -> ShownSnapshot:

@@ -29,7 +29,6 @@ from torchprof_tui.ui.memory.snapshot_rows import (
     ShownSnapshot,
     SnapshotList,
     SnapshotQuery,
-    SnapshotRead,
     find_rows,
     read_shown_snapshot,
 )
@@ -75,7 +74,7 @@ class SnapshotScreen(CurveScreen[ShownSnapshot]):
         self._tabs.show_active(self.shown_list.value)
         self._arrange(self.app.size)
         self.rows.empty_text = f"reading {clean(self.path.name)} …"
-        self._worker.submit("snapshot", partial(read_shown_snapshot, self.path))
+        self._worker.answer("snapshot", partial(read_shown_snapshot, self.path), self._show_snapshot)
 
     def on_resize(self, event: events.Resize) -> None:
         self._arrange(event.size)
@@ -86,8 +85,8 @@ class SnapshotScreen(CurveScreen[ShownSnapshot]):
         self.chart.styles.height = min(max(size.height * 3 // 10, 5), 20) if has_curve else 0
         self.viewport = self.viewport.resize(max(size.width - GUTTER, 1))
 
-    def on_snapshot_read(self, message: SnapshotRead) -> None:
-        self._devices, self._problem = message.devices, message.problem
+    def _show_snapshot(self, read: tuple[tuple[ShownSnapshot, ...], str]) -> None:
+        self._devices, self._problem = read
         if self._devices:
             self._show_device(0)
             self._status.show_message(self._describe_surroundings())

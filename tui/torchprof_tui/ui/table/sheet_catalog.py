@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from textual.message import Message
 
 from torchprof_tui.analysis.collectives.communication_waiting import Arrivals, compute_arrivals
 from torchprof_tui.analysis.kernel.kernel_summary import compute_duration_statistics
@@ -16,7 +15,7 @@ from torchprof_tui.analysis.table import gpu_sheets
 from torchprof_tui.analysis.table.event_scope import NotRecordedError
 from torchprof_tui.analysis.table.flops import sum_row_flops
 from torchprof_tui.analysis.table.gpu_sheets import build_arrivals_sheet, format_rank_arrivals
-from torchprof_tui.analysis.table.groups import GpuTimeShares, Profile, add_serving_columns
+from torchprof_tui.analysis.table.groups import Profile, add_serving_columns
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_memory_peaks
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
 from torchprof_tui.analysis.table.repetitions_sheet import (
@@ -30,7 +29,6 @@ from torchprof_tui.analysis.table.table_sheet import (
     add_outside_ops,
     build_table_sheet,
     drop_empty_gpu_columns,
-    read_balance,
 )
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.time_format import format_time
@@ -185,57 +183,15 @@ class SheetQuery(NamedTuple):
     scope: int
 
 
-class SheetMade(Message):
-    """A table was built, or `problem` says why not."""
-
-    def __init__(self, query: SheetQuery, built_sheet: BuiltSheet | None, problem: str = "") -> None:
-        super().__init__()
-        self.query, self.built_sheet, self.problem = query, built_sheet, problem
-
-
-@dataclass
-class SharesMade(Message):
-    """The shares of GPU time were computed, which the charts show."""
-
-    shares: GpuTimeShares
-
-
-class BalanceRead(Message):
-    """The sentence under a table was made."""
-
-    def __init__(self, query: SheetQuery, reading: str) -> None:
-        super().__init__()
-        self.query, self.reading = query, reading
-
-
-class RowRead(Message):
-    """The detail of a row was loaded."""
-
-    def __init__(self, row: int, name: str, detail: RowDetail) -> None:
-        super().__init__()
-        self.row, self.row_name, self.detail = row, name, detail
-
-
-def read_sheet(profile: Profile, whole_trace: Trace, query: SheetQuery, scope: TableScope) -> SheetMade:
-    """Build the table of a query, or a message with the reason why the trace lacks it. `whole_trace`: all ranks."""
+def read_sheet(profile: Profile, whole_trace: Trace, query: SheetQuery, scope: TableScope) -> BuiltSheet | str:
+    """Build the table of a query, or say why the trace lacks it. `whole_trace`: all ranks."""
     try:
         if query.tab == ARRIVALS_TAB:
-            return SheetMade(query, build_late_arrivals(whole_trace))
+            return build_late_arrivals(whole_trace)
         built_sheet = build_sheet(profile, query.tab, query.group_by, scope.select_events())
         _ = built_sheet.sheet.displays  # decoded here, not while a frame is painted
-        return SheetMade(query, built_sheet)
+        return built_sheet
     except NotRecordedError as error:
-        return SheetMade(query, None, str(error))
+        return str(error)
     except (OSError, LookupError) as error:
-        return SheetMade(query, None, f"the trace file can no longer be read: {error}")
-
-
-def read_scope_balance(profile: Profile, query: SheetQuery, table: ProfilerTable, scope: TableScope) -> BalanceRead:
-    """Describe the balance of CPU and GPU, once the checker is free: after the table, which does not wait for it."""
-    return BalanceRead(query, read_balance(profile, table, scope.time))
-
-
-def read_row(profile: Profile, whole_trace: Trace, built_sheet: BuiltSheet, row: int) -> RowRead | None:
-    """Load the detail of a row; None for a row without events."""
-    detail = load_row_detail(profile, whole_trace, built_sheet, row)
-    return None if detail is None else RowRead(row, str(built_sheet.sheet.columns["name"][row]), detail)
+        return f"the trace file can no longer be read: {error}"

@@ -8,11 +8,12 @@ from functools import partial
 
 from textual.app import ComposeResult
 
-from torchprof_tui.analysis.table.groups import Profile, compute_gpu_time_shares
+from torchprof_tui.analysis.table.groups import GpuTimeShares, Profile, compute_gpu_time_shares
 from torchprof_tui.analysis.table.profiler_table import GroupBy
-from torchprof_tui.analysis.table.row_detail import find_row_of_event
+from torchprof_tui.analysis.table.row_detail import RowDetail, find_row_of_event
 from torchprof_tui.analysis.table.sheets import format_spans_note
 from torchprof_tui.analysis.table.table_reading import describe_row, has_balance
+from torchprof_tui.analysis.table.table_sheet import read_balance
 from torchprof_tui.analysis.words.dictionary import Word, find_event_word
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.child_screen import MAX_VIEWS, SEARCH_HINT, ListScreen, cycle, format_found
@@ -30,15 +31,10 @@ from torchprof_tui.ui.table.sheet_catalog import (
     DEFAULT_SORT_KEYS,
     REPETITIONS_TAB,
     TABS,
-    BalanceRead,
     BuiltSheet,
-    RowRead,
-    SharesMade,
-    SheetMade,
     SheetQuery,
     format_totals,
-    read_row,
-    read_scope_balance,
+    load_row_detail,
     read_sheet,
 )
 from torchprof_tui.ui.table.time_share_charts import TimeShareCharts
@@ -113,30 +109,33 @@ class TableScreen(ListScreen):
         self._status.show_message("adding up …")
         self.set_class(self._tab == CHARTS_TAB, "drawn")
         if self._tab == CHARTS_TAB:
-            self._worker.submit("sheet", lambda: SharesMade(compute_gpu_time_shares(self.profile)))
+            self._worker.answer("sheet", partial(compute_gpu_time_shares, self.profile), self._show_shares)
             return
-        scope = self._scopes[self._scope]
-        self._worker.submit("sheet", partial(read_sheet, self.profile, self._whole_trace, self._current_query, scope))
+        query, scope = self._current_query, self._scopes[self._scope]
+        work = partial(read_sheet, self.profile, self._whole_trace, query, scope)
+        self._worker.answer("sheet", work, partial(self._show_sheet, query))
 
-    def on_shares_made(self, message: SharesMade) -> None:
-        self._charts.set_shares(message.shares)
+    def _show_shares(self, shares: GpuTimeShares) -> None:
+        self._charts.set_shares(shares)
         if self._tab == CHARTS_TAB:
             self._summary.show_message(self.profile.trace.part or "whole trace")
             self._status.show_message("")
 
-    def on_sheet_made(self, message: SheetMade) -> None:
-        if message.query != self._current_query:
+    def _show_sheet(self, query: SheetQuery, found: BuiltSheet | str) -> None:
+        """Show a table, or why there is none, unless another one has been asked for since."""
+        if query != self._current_query:
             return
-        built, self._built_sheet = message.built_sheet, message.built_sheet
+        built = self._built_sheet = None if isinstance(found, str) else found
         self._status.show_message("")
         self._listing.set_sheet(self._tab, None if built is None else built.sheet)
         table = built.table if built is not None and built.table is not None and has_balance(built.table) else None
         self._show_reading("" if table is None else MEASURING)
         if table is not None:
-            scope = self._scopes[self._scope]
-            self._worker.submit("balance", partial(read_scope_balance, self.profile, message.query, table, scope))
+            # once the checker is free: after the table, which does not wait for it
+            work = partial(read_balance, self.profile, table, self._scopes[self._scope].time)
+            self._worker.answer("balance", work, partial(self._show_balance, query))
         if built is None:
-            self.rows.empty_text = f"{message.problem}. b: another grouping; tab: the next table."
+            self.rows.empty_text = f"{found}. b: another grouping; tab: the next table."
             self.rows.set_row_count(0)
             self._panel.set_detail("", None)
             self._summary.show_message("no rows")
@@ -148,12 +147,10 @@ class TableScreen(ListScreen):
             self._target_event = -1
         self._move_to_row(row)
 
-    def on_balance_read(self, message: BalanceRead) -> None:
-        if message.query == self._current_query and self._built_sheet is not None:
-            self._built_sheet = replace(
-                self._built_sheet, sheet=replace(self._built_sheet.sheet, reading=message.reading)
-            )
-            self._show_reading(message.reading)
+    def _show_balance(self, query: SheetQuery, reading: str) -> None:
+        if query == self._current_query and self._built_sheet is not None:
+            self._built_sheet = replace(self._built_sheet, sheet=replace(self._built_sheet.sheet, reading=reading))
+            self._show_reading(reading)
 
     def _show_reading(self, reading: str) -> None:
         self._reading.show_message(reading)
@@ -214,13 +211,14 @@ class TableScreen(ListScreen):
         if row < 0 or self._built_sheet is None:
             self._panel.set_detail("", None)
             return
-        self._worker.submit("row", partial(read_row, self.profile, self._whole_trace, self._built_sheet, row))
+        work = partial(load_row_detail, self.profile, self._whole_trace, self._built_sheet, row)
+        self._worker.answer("row", work, partial(self._show_row, row))
 
-    def on_row_read(self, message: RowRead) -> None:
-        if message.row == self._cursor_row and self._built_sheet is not None:
+    def _show_row(self, row: int, detail: RowDetail) -> None:
+        if row == self._cursor_row and self._built_sheet is not None:
             sheet = self._built_sheet.sheet
-            reading = describe_row(sheet, message.row)
-            self._panel.set_detail(message.row_name, message.detail, sheet.displays[message.row], reading)
+            name = str(sheet.columns["name"][row])
+            self._panel.set_detail(name, detail, sheet.displays[row], describe_row(sheet, row))
 
     def action_move(self, distance: int) -> None:
         if self._tab == CHARTS_TAB:
