@@ -29,7 +29,7 @@ from torchprof_tui.analysis.table.gpu_sheets import (
 from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_memory_peaks
 from torchprof_tui.analysis.table.sheets import Sheet, explain_empty_sheet, list_tables_with_rows
-from torchprof_tui.analysis.table.table_sheet import NEGATIVE_SELF_TIME, SORT_KEYS, build_table_sheet
+from torchprof_tui.analysis.table.table_sheet import NEGATIVE_SELF_TIME, build_table_sheet
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common.name_display import clean
@@ -250,8 +250,10 @@ def test_the_tables_sheet_sorts_and_filters() -> None:
     profile = Profile(load_trace(str(find("matmul_add_64_cold_eager").path), cache=False))
     sheet = build_table_sheet(profile.build_table(), profile.calls)
     assert sheet.totals == ("Self CPU time total: 397.288us", "Self GPU time total: 11.008us")
-    assert {field.key for field in sheet.fields} == {*SORT_KEYS, "device"}
-    for key in SORT_KEYS:
+    parts = (("self_", ""), ("self_", "_share"), ("", ""), ("", "_share"), ("", "_avg"))
+    times = [f"{own}{side}{suffix}" for side in ("cpu", "gpu") for own, suffix in parts]
+    assert {field.key for field in sheet.fields} == {"name", "device", "calls", *times}
+    for key in ("name", "calls", *times):
         assert sorted(sheet.sort_rows(key).tolist()) == list(range(len(sheet)))
     longest = int(sheet.sort_rows("cpu")[0])
     assert sheet.columns["name"][longest] == "ProfilerStep*"

@@ -10,7 +10,7 @@ Parts sum exactly: `hidden + exposed == total` and `waiting + transfer == total`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from torchprof_tui.analysis.collectives.communication_waiting import (
     find_link_bandwidths,
     measure_bus_bandwidth,
 )
-from torchprof_tui.analysis.time.gpu_time import work_mask
+from torchprof_tui.analysis.time.gpu_time import cover_events, work_mask
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
@@ -40,14 +40,13 @@ from torchprof_tui.trace.model.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceCommunication:
-    """Communication of one device, ns of the scope. `total`: the union of its kernels, whatever their streams.
+class CommunicationTimes:
+    """Times of communication, ns of the scope. `total`: the union of its kernels, whatever their streams.
 
     `hidden` while kernels or fills computed, `exposed` while none did. `waiting` for other ranks, `transfer` the rest;
     `undecided` is the part of `transfer` of kernels whose wait is unknown.
     """
 
-    device: int
     total: int
     exposed: int
     waiting: int
@@ -61,6 +60,17 @@ class DeviceCommunication:
     @property
     def transfer(self) -> int:
         return self.total - self.waiting
+
+    def times_as_json(self) -> dict[str, int]:
+        names = ("total", "hidden", "exposed", "waiting", "transfer", "exposed_waiting", "undecided")
+        return {f"{name}_ns": getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCommunication(CommunicationTimes):
+    """Communication of one device."""
+
+    device: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +114,11 @@ class OperationRow:
 
 
 @dataclass(frozen=True, slots=True)
-class CommunicationCard:
-    """The communication of one rank in a scope. `window`: ns, the scope. `events` int64[k]: its kernels, by row.
+class CommunicationCard(CommunicationTimes):
+    """The communication of one rank in a scope: its times summed over the devices that did any GPU work.
 
-    `devices`: those that did any GPU work. `rows`: by kind of collective, longest first. `waiting_source`: how most of
-    the waiting was decided, or, without any, most of the time; None if nothing could be.
+    `window`: ns, the scope. `events` int64[k]: its kernels, by row. `rows`: by kind of collective, longest first.
+    `waiting_source`: how most of the waiting was decided, or, without any, most of the time; None if nothing could be.
     """
 
     window: tuple[int, int]
@@ -122,34 +132,6 @@ class CommunicationCard:
         return len(self.events)
 
     @property
-    def total(self) -> int:
-        return sum(device.total for device in self.devices)
-
-    @property
-    def hidden(self) -> int:
-        return sum(device.hidden for device in self.devices)
-
-    @property
-    def exposed(self) -> int:
-        return sum(device.exposed for device in self.devices)
-
-    @property
-    def waiting(self) -> int:
-        return sum(device.waiting for device in self.devices)
-
-    @property
-    def transfer(self) -> int:
-        return self.total - self.waiting
-
-    @property
-    def exposed_waiting(self) -> int:
-        return sum(device.exposed_waiting for device in self.devices)
-
-    @property
-    def undecided(self) -> int:
-        return sum(device.undecided for device in self.devices)
-
-    @property
     def hidden_share(self) -> float:
         """Share of the communication that computation hides, 0..1; 0 without any."""
         return self.hidden / self.total if self.total else 0.0
@@ -159,10 +141,15 @@ class CommunicationCard:
         if not self.count:
             return "no communication was recorded"
         over = f" on {len(self.devices)} devices" if len(self.devices) > 1 else ""
+        waiting = "waiting and transfer cannot be separated"
+        if self.waiting_source is not None:
+            waiting = f"{format_duration(self.waiting)} waiting for other ranks ({_SOURCE_TEXTS[self.waiting_source]})"
+            if self.undecided > self.total // 10:
+                waiting += f", {format_duration(self.undecided)} undetermined"
         parts = [
             f"{format_duration(self.total)} in {self.count:,} {'kernel' if self.count == 1 else 'kernels'}{over}, "
             f"{self.hidden_share:.0%} hidden",
-            self._describe_waiting(),
+            waiting,
             ", ".join(f"{row.operation.value} ×{row.count:,}" for row in self.rows[:3]),
         ]
         fastest = max((row for row in self.rows if row.best_bus_bandwidth), key=lambda row: row.time, default=None)
@@ -174,22 +161,14 @@ class CommunicationCard:
             )
         return "; ".join(part for part in parts if part)
 
-    def _describe_waiting(self) -> str:
-        if self.waiting_source is None:
-            return "waiting and transfer cannot be separated"
-        waiting = f"{format_duration(self.waiting)} waiting for other ranks ({_SOURCE_TEXTS[self.waiting_source]})"
-        if self.undecided > self.total // 10:
-            waiting += f", {format_duration(self.undecided)} undetermined"
-        return waiting
-
     def as_json(self) -> dict[str, Any]:
         """Convert to JSON; times in ns."""
         return {
             "count": self.count,
-            **_times_as_json(self),
+            **self.times_as_json(),
             "waiting_source": self.waiting_source.value if self.waiting_source else None,
             "window_ns": list(self.window),
-            "devices": [{"id": device.device, **_times_as_json(device)} for device in self.devices],
+            "devices": [{"id": device.device, **device.times_as_json()} for device in self.devices],
             "operations": [row.as_json() for row in self.rows],
             "summary": self.describe(),
         }
@@ -230,15 +209,18 @@ def build_communication_card(
     time = np.where(inside, np.minimum(end, t1) - np.maximum(start, t0), 0)
     wait_time = np.where(inside, np.maximum(np.minimum(start + waits.time, t1) - np.maximum(start, t0), 0), 0)
     kernels = _Kernels(records, waits, start, end, inside, time, wait_time)
+    devices = tuple(
+        _measure_device(kernels, device, intervals, (t0, t1))
+        for device, intervals in (find_compute_intervals(trace) if compute is None else compute).items()
+    )
+    sums = {field.name: sum(getattr(each, field.name) for each in devices) for field in fields(CommunicationTimes)}
     return CommunicationCard(
-        (t0, t1),
-        tuple(
-            _measure_device(kernels, device, intervals, (t0, t1))
-            for device, intervals in (find_compute_intervals(trace) if compute is None else compute).items()
-        ),
-        _build_rows(trace, kernels),
-        _find_main_source(waits, inside, time, wait_time),
-        records.events[inside],
+        **sums,
+        window=(t0, t1),
+        devices=devices,
+        rows=_build_rows(trace, kernels),
+        waiting_source=_find_main_source(waits, inside, time, wait_time),
+        events=records.events[inside],
     )
 
 
@@ -260,20 +242,18 @@ def _measure_device(kernels: _Kernels, device: int, compute: Intervals, window: 
     start, end, wait_end = (
         column[chosen] for column in (kernels.start, kernels.end, kernels.start + kernels.waits.time)
     )
-    if not len(start):
-        return DeviceCommunication(device, 0, 0, 0, 0, 0)
     communication = union(start, end).clip(*window)
     transfer = union(wait_end, end).clip(*window)
     waiting = communication - transfer  # a wait beside another kernel's transfer costs nothing
     decided = union(np.where(kernels.waits.source[chosen] < len(SOURCES), start, end), end).clip(*window)
     exposed = communication - compute.clip(*window)
     return DeviceCommunication(
-        device,
         total=communication.total,
         exposed=exposed.total,
         waiting=waiting.total,
         exposed_waiting=(waiting & exposed).total,
         undecided=(communication - decided).total,
+        device=device,
     )
 
 
@@ -286,7 +266,7 @@ def find_compute_intervals(trace: Trace) -> dict[int, Intervals]:
             computes = lane.first + np.flatnonzero(np.isin(kinds, _COMPUTE_KINDS))
             events.setdefault(-1 if lane.device is None else lane.device, []).append(computes)
     rows = {device: np.concatenate(parts) for device, parts in sorted(events.items())}
-    return {device: union(trace.start[row], trace.start[row] + trace.duration[row]) for device, row in rows.items()}
+    return {device: cover_events(trace, row) for device, row in rows.items()}
 
 
 _COMPUTE_KINDS = (int(Kind.KERNEL), int(Kind.MEMSET))
@@ -336,11 +316,6 @@ def _find_main_source(waits: Waits, chosen: Bool, time: I64, wait_time: I64) -> 
         for column in (wait_time, time)
     ]
     return SOURCES[int((sums[0] if sums[0].any() else sums[1]).argmax())]
-
-
-def _times_as_json(part: CommunicationCard | DeviceCommunication) -> dict[str, int]:
-    names = ("total", "hidden", "exposed", "waiting", "transfer", "exposed_waiting", "undecided")
-    return {f"{name}_ns": getattr(part, name) for name in names}
 
 
 def _round(value: float | None) -> float | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool, sorted_unique
 from torchprof_tui.trace.model.communication_kernels import (
     CommunicationKernel,
@@ -59,8 +60,7 @@ _CPP_TYPE_BYTES = {
 }
 """`Input type` of an annotation -> bytes per element."""
 
-OPERATIONS = tuple(Operation)
-"""Operations by number, for columns of them."""
+OPERATIONS = tuple(Operation)  # operations by number, for columns of them
 
 _OPERATION_NUMBER = {operation: number for number, operation in enumerate(OPERATIONS)}
 _MAX_ANCESTORS = 6
@@ -108,8 +108,7 @@ def read_communication(trace: Trace) -> CommunicationRecords:
     return reader.build_records(is_readable)
 
 
-_MAX_BYTES = 1 << 50
-"""No message is that large; sums over all kernels stay within int64."""
+_MAX_BYTES = 1 << 50  # no message is that large; sums over all kernels stay within int64
 
 _SAMPLE_SIZE = 8
 _SIZE_KEYS = frozenset({"Collective name", "In msg nelems", "Out msg nelems", "Input Dims"})
@@ -150,12 +149,14 @@ class _RecordReader:
         """
         launch = np.asarray(self.trace.links.launch_of[self.events])
         unknown = np.flatnonzero((self.bytes == 0) & (launch >= 0) & self.has_group)
-        for is_wanted in (_is_parameter_record, _is_collective_annotation):
-            caller = _find_ancestor(
-                self.trace,
-                launch[unknown],
-                np.array([is_wanted(name) for name in self.trace.names] or [False], np.bool_),
-            )
+        for is_wanted in ("record_param_comms".__eq__, _is_collective_annotation):
+            wanted = match_names(self.trace, is_wanted)
+            caller = np.full(len(unknown), -1, np.int64)
+            above = launch[unknown].astype(np.int64)
+            for _ in range(_MAX_ANCESTORS):
+                above = np.where(above >= 0, self.trace.parent[np.maximum(above, 0)], -1)
+                is_hit = (caller < 0) & (above >= 0) & wanted[np.maximum(above, 0)]
+                caller[is_hit] = above[is_hit]
             found, count = np.unique(caller[caller >= 0], return_counts=True)
             single = found[count == 1]
             if not self._records_sizes(single):
@@ -273,23 +274,8 @@ def _compute_input_bytes(args: dict[str, Any]) -> int:
     return total if total < 1 << 62 else 0
 
 
-def _is_parameter_record(name: str) -> bool:
-    return name == "record_param_comms"
-
-
 def _is_collective_annotation(name: str) -> bool:
     return name.startswith(("nccl:", "xccl:", "hccl:"))
-
-
-def _find_ancestor(trace: Trace, events: I32, is_wanted_name: Bool) -> I64:
-    """Find the innermost of the nearest ancestors whose name is wanted, -1 for none: int64[k]."""
-    found = np.full(len(events), -1, np.int64)
-    current = np.asarray(events, np.int64)
-    for _ in range(_MAX_ANCESTORS):
-        current = np.where(current >= 0, trace.parent[np.maximum(current, 0)], -1)
-        is_hit = (found < 0) & (current >= 0) & is_wanted_name[trace.name[np.maximum(current, 0)]]
-        found[is_hit] = current[is_hit]
-    return found
 
 
 def _args_of(entry: dict[str, Any]) -> dict[str, Any]:

@@ -156,11 +156,8 @@ _DIRECT_LINKS = (
 )
 """GB/s (10^9 bytes per second) in one direction of one GPU, from the vendors' data sheets. First match wins."""
 
-_CARD = re.compile(r"PCI|H\d00 NVL")
-"""Cards, which have no direct link, or a bridge to one other card only."""
-
-_BEYOND_THE_HOST = re.compile(r"GB[23]00")
-"""Devices whose direct link also joins hosts."""
+_CARD = re.compile(r"PCI|H\d00 NVL")  # cards, which have no direct link, or a bridge to one other card only
+_BEYOND_THE_HOST = re.compile(r"GB[23]00")  # devices whose direct link also joins hosts
 
 
 def find_link_bandwidth(device_name: str, group_size: int, devices_of_host: int) -> float | None:
@@ -177,11 +174,8 @@ def find_link_bandwidth(device_name: str, group_size: int, devices_of_host: int)
     return find_pcie_bandwidth(device_name)
 
 
-MIN_RUNS = 3
-"""Runs of an operation on a group below which none can be called the usual one."""
-
-MIN_UNSIZED_RUNS = 10
-"""The same for kernels of unknown size, which are told apart by name and launch shape."""
+MIN_RUNS = 3  # runs of an operation on a group below which none can be called the usual one
+MIN_UNSIZED_RUNS = 10  # the same for kernels of unknown size, which are told apart by name and launch shape
 
 FASTEST_PERCENTILE = 10
 """The transfer of a size is estimated by this percentile of its runs: a single faster one may be a misread clock."""
@@ -196,8 +190,7 @@ MIN_LATE_TIME = 500_000
 """ns that a run judged by the link alone must take: launching and synchronizing a collective takes tens of µs."""
 
 
-_GROUP_SIZE_BITS = 31
-"""Bits of a group's size in a key of device and size."""
+_GROUP_SIZE_BITS = 31  # bits of a group's size in a key of device and size
 
 
 class WaitingSource(TextEnum):
@@ -209,11 +202,8 @@ class WaitingSource(TextEnum):
     OPERATION = "operation"  # barriers and notifications
 
 
-SOURCES = tuple(WaitingSource)
-"""Sources by number, for columns of them."""
-
-UNDECIDED = len(SOURCES)
-"""The number of kernels whose wait is unknown; all of their time counts as transfer."""
+SOURCES = tuple(WaitingSource)  # sources by number, for columns of them
+UNDECIDED = len(SOURCES)  # the number of kernels whose wait is unknown; all of their time counts as transfer
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,20 +239,14 @@ def estimate_waits(
     transfer = np.minimum(_estimate_sized_transfers(records, duration), _estimate_unsized_transfers(trace, records))
     open_ = waits.source == UNDECIDED
     waits._decide(open_ & np.isfinite(transfer), _subtract_transfer(duration, transfer), WaitingSource.REPEATED_SIZES)
-    needed = _estimate_link_transfers(trace, records, np.minimum(transfer, duration))
+    # By the link, where even the fastest runs are far too slow for it.
+    fastest = np.minimum(transfer, duration)
+    bandwidth, link = measure_bus_bandwidth(records, fastest), find_link_bandwidths(trace, records)
+    with np.errstate(invalid="ignore"):
+        has_waited = (bandwidth < LATE_BANDWIDTH_SHARE * link) & (fastest >= MIN_LATE_TIME)
+        needed: F64 = np.where(has_waited, fastest * bandwidth / (USUAL_BANDWIDTH_SHARE * link), np.inf)
     waits._decide(open_ & np.isfinite(needed), _subtract_transfer(duration, needed), WaitingSource.LINK_BANDWIDTH)
     return waits
-
-
-def _estimate_link_transfers(trace: Trace, records: CommunicationRecords, transfer: F64) -> F64:
-    """Estimate the transfer by the link where even the fastest runs (`transfer` float64[k], ns) are far too slow for
-    it: ns float64[k], infinite where they are not, or the link is unknown."""
-    bandwidth = measure_bus_bandwidth(records, transfer)
-    link = find_link_bandwidths(trace, records)
-    with np.errstate(invalid="ignore"):
-        has_waited = (bandwidth < LATE_BANDWIDTH_SHARE * link) & (transfer >= MIN_LATE_TIME)
-        needed: F64 = np.where(has_waited, transfer * bandwidth / (USUAL_BANDWIDTH_SHARE * link), np.inf)
-    return needed
 
 
 def measure_bus_bandwidth(records: CommunicationRecords, duration: I64 | F64) -> F64:

@@ -15,11 +15,8 @@ from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.problems import Problem, excerpt
 from torchprof_tui.trace.model.trace import Trace
 
-SLICE_KEY = "torchprof_tui_slice"
-"""Top-level key of the trace file that holds the metadata."""
-
-_MAX_TIME = 2**62
-"""ns, 146 years: the sum of two larger times would overflow int64."""
+SLICE_KEY = "torchprof_tui_slice"  # top-level key of the trace file that holds the metadata
+_MAX_TIME = 2**62  # ns, 146 years: the sum of two larger times would overflow int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +66,13 @@ def read_slice_metadata(trace: Trace) -> SliceMetadata | None:
         # Entries keep their ts, so both traces use the clock of the file, each with its own origin.
         shift = origin - trace.origin
         slice_range = t0 + shift, t1 + shift
-    parsed = [_parse_problem(entry) for entry in losses] if isinstance(losses, list) else []
-    return SliceMetadata(
-        excerpt(source_name) if isinstance(source_name, str) else "",
-        (t0, t1),
-        slice_range,
-        tuple(problem for problem in parsed if problem is not None),
-    )
-
-
-def _parse_problem(entry: object) -> Problem | None:
-    match entry:
-        case {"kind": str(kind), "count": int(count), "example": str(example)} if count > 0:
-            return Problem(excerpt(kind), count, excerpt(example))
-    return None
+    parsed = []
+    for entry in losses if isinstance(losses, list) else ():
+        match entry:
+            case {"kind": str(kind), "count": int(count), "example": str(example)} if count > 0:
+                parsed.append(Problem(excerpt(kind), count, excerpt(example)))
+    source_name = excerpt(source_name) if isinstance(source_name, str) else ""
+    return SliceMetadata(source_name, (t0, t1), slice_range, tuple(parsed))
 
 
 LOSS_KINDS = frozenset(

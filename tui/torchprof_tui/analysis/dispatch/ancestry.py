@@ -85,9 +85,16 @@ def _climb_levels(parent: I32, nodes: Array, mask: Bool, stop_at_first: bool) ->
     rows = np.asarray(nodes)
     levels: list[_Level] = []
     while len(rows) and len(levels) < POINTER_DOUBLING_DEPTH:
-        level = _climb_one_level(parent, rows, mask, stop_at_first)
-        levels.append(level)
-        rows = level.rows[level.goes_on]
+        above = np.asarray(parent[rows])
+        is_first = np.ones(len(above), dtype=np.bool_)
+        np.not_equal(above[1:], above[:-1], out=is_first[1:])
+        run = np.cumsum(is_first, dtype=np.int32)
+        run -= 1
+        distinct = above[is_first]
+        goes_on = distinct >= 0
+        is_match = goes_on & mask[distinct]
+        levels.append(_Level(run, distinct, is_match, goes_on & ~is_match if stop_at_first else goes_on))
+        rows = distinct[levels[-1].goes_on]
     column = np.full(len(rows), -1, dtype=rows.dtype)
     for level in reversed(levels):
         outer = np.full(len(level.rows), -1, dtype=level.rows.dtype)
@@ -103,18 +110,6 @@ def _climb_levels(parent: I32, nodes: Array, mask: Bool, stop_at_first: bool) ->
         last = ends[level.run]
     active = np.flatnonzero(last >= 0)
     return match, active, rows[last[active]].astype(np.int64)
-
-
-def _climb_one_level(parent: I32, nodes: Array, mask: Bool, stop_at_first: bool) -> _Level:
-    above = np.asarray(parent[nodes])
-    is_first = np.ones(len(above), dtype=np.bool_)
-    np.not_equal(above[1:], above[:-1], out=is_first[1:])
-    rows = above[is_first]
-    goes_on = rows >= 0
-    is_match = goes_on & mask[rows]
-    run = np.cumsum(is_first, dtype=np.int32)
-    run -= 1
-    return _Level(run, rows, is_match, goes_on & ~is_match if stop_at_first else goes_on)
 
 
 def sum_subtrees(parent: I32, values: I64) -> I64:

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor_or_self
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -51,21 +52,17 @@ class CallSites:
         modules, inverse = np.unique(self._calling_module[events], return_inverse=True)
         path_of_module: dict[int, str] = {-1: ""}
         index_of_path: dict[str, int] = {}
-        texts = [self._module_path(event, path_of_module) for event in modules.tolist()]
-        path_index = np.array([index_of_path.setdefault(text, len(index_of_path)) for text in texts], np.int64)
-        return _put_empty_first(path_index[inverse], list(index_of_path))
-
-    def _module_path(self, event: int, path_of_module: dict[int, str]) -> str:
-        """Return the path of one module call, from the outermost module; fills the cache `path_of_module`."""
-        calls = []
-        while event not in path_of_module:
-            calls.append(event)
-            event = int(self._module_above[event])
-        path = path_of_module[event]
-        for event in reversed(calls):
-            name = self._trace.names[self._trace.name[event]].removeprefix(MODULE_PREFIX)
-            path = path_of_module[event] = f"{path}/{name}" if path else name
-        return path
+        path_index = []
+        for module in modules.tolist():
+            calls = [module]
+            while calls[-1] not in path_of_module:
+                calls.append(int(self._module_above[calls[-1]]))
+            path = path_of_module[calls.pop()]
+            for call in reversed(calls):
+                name = self._trace.names[self._trace.name[call]].removeprefix(MODULE_PREFIX)
+                path = path_of_module[call] = f"{path}/{name}" if path else name
+            path_index.append(index_of_path.setdefault(path, len(index_of_path)))
+        return _put_empty_first(np.array(path_index, np.int64)[inverse], list(index_of_path))
 
     @cached_property
     def _is_frame(self) -> Bool:
@@ -82,10 +79,7 @@ class CallSites:
 
     @cached_property
     def _is_module(self) -> Bool:
-        names = self._trace.names
-        named = np.fromiter((name.startswith(MODULE_PREFIX) for name in names), np.bool_, len(names))
-        is_module: Bool = self._is_frame & named[self._trace.name]
-        return is_module
+        return np.asarray(self._is_frame & match_names(self._trace, lambda name: name.startswith(MODULE_PREFIX)))
 
     @cached_property
     def _calling_frame(self) -> I32:
@@ -123,10 +117,9 @@ class CallSites:
         links = trace.links
         forward_of = np.full(len(trace), -1, np.int32)
         parents = trace.parent[links.backward]
-        is_engine_name = np.fromiter(
-            (name.startswith(_AUTOGRAD_ENGINE_PREFIX) for name in trace.names), np.bool_, len(trace.names)
-        )
-        in_engine = (parents >= 0) & is_engine_name[trace.name[np.maximum(parents, 0)]]
+        is_engine = match_names(trace, lambda name: name.startswith(_AUTOGRAD_ENGINE_PREFIX))
+        in_engine = parents >= 0
+        in_engine[in_engine] = is_engine[parents[in_engine]]
         forward_of[parents[in_engine]] = links.forward[in_engine]
         forward_of[links.backward] = links.forward
         return forward_of

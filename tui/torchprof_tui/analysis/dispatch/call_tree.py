@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import compute_depths, find_nearest_ancestor
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, sum_by_index
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
@@ -196,9 +196,8 @@ class _ChildIndex:
 def _order_nodes(
     trace: Trace, node_of: I32, nodes: _NodeTable, labels: list[str], unlisted: int, names: list[str]
 ) -> DispatchTree:
-    """Sum up the subtrees and renumber the nodes in preorder, heaviest child first."""
+    """Sum up the subtrees and renumber the nodes in preorder, heaviest child first; roots without nodes are dropped."""
     parent: I32 = np.concatenate(nodes.parents)
-    name: I32 = np.concatenate(nodes.names)
     kind: U8 = np.concatenate(nodes.kinds)
     node_count = len(parent)
     events = np.flatnonzero(node_of >= 0)
@@ -209,53 +208,46 @@ def _order_nodes(
     count = np.bincount(np.concatenate([node, inserted_calls]), minlength=node_count)
     is_inserted = np.zeros(node_count, np.bool_)
     is_inserted[inserted_calls] = True
-    total = _sum_by_node(node, duration, node_count)
-    self_time = _sum_by_node(node, np.where(on_gpu, duration, trace.self_duration[events]), node_count)
-    gpu = _sum_by_node(node[on_gpu], duration[on_gpu], node_count)
+    total = sum_by_index(node, duration, node_count)
+    self_time = sum_by_index(node, np.where(on_gpu, duration, trace.self_duration[events]), node_count)
+    gpu = sum_by_index(node[on_gpu], duration[on_gpu], node_count)
     by_length = np.argsort(duration, kind="stable")
     longest_event = np.full(node_count, -1, np.int32)
     longest_event[node[by_length]] = events[by_length]  # ascending: the longest is written last
 
     depth = compute_depths(parent)
-    by_depth = np.argsort(depth, kind="stable")
-    levels = np.split(by_depth, np.cumsum(np.bincount(depth))[:-1])
+    levels = np.split(np.argsort(depth, kind="stable"), np.cumsum(np.bincount(depth))[:-1])
     size = np.ones(node_count, np.int64)
     for members in reversed(levels[1:]):
         np.add.at(size, parent[members], size[members])
         np.add.at(gpu, parent[members], gpu[members])
-        _pass_longest_work_up(trace, members[is_inserted[parent[members]]], parent, longest_event)
+        children = members[is_inserted[parent[members]]]  # an inserted call has the longest event of its children
+        children = children[np.argsort(trace.duration[longest_event[children]], kind="stable")]
+        longest_event[parent[children]] = longest_event[children]
     for number in range(len(labels)):  # a root has no event: its time is the sum of its children
         total[number] = int(total[parent == number].sum())
 
     weight = np.where(np.isin(kind, [int(kind) for kind in GPU_WORK]), total, np.maximum(total, gpu))
-    position = _number_in_preorder(levels, parent, size, weight)
-    inverse = np.empty(node_count, np.int64)
-    inverse[position] = np.arange(node_count)
-    renumbered = np.where(parent[inverse] >= 0, position[parent[inverse]], -1)
-    roots = {int(position[number]): label for number, label in enumerate(labels)}
-    tree = DispatchTree(
-        parent=renumbered.astype(np.int32),
-        depth=depth[inverse],
-        size=size[inverse].astype(np.int32),
-        name=name[inverse],
-        kind=kind[inverse],
-        count=count[inverse],
-        total=total[inverse],
-        self_time=self_time[inverse],
-        gpu_time=gpu[inverse],
-        longest_event=longest_event[inverse],
-        is_inserted=is_inserted[inverse],
+    order = np.argsort(_number_in_preorder(levels, parent, size, weight))
+    order = order[(parent[order] >= 0) | (size[order] > 1)]
+    position = np.full(node_count, -1, np.int64)
+    position[order] = np.arange(len(order))
+    return DispatchTree(
+        parent=np.where(parent[order] >= 0, position[parent[order]], -1).astype(np.int32),
+        depth=depth[order],
+        size=size[order].astype(np.int32),
+        name=np.concatenate(nodes.names)[order],
+        kind=kind[order],
+        count=count[order],
+        total=total[order],
+        self_time=self_time[order],
+        gpu_time=gpu[order],
+        longest_event=longest_event[order],
+        is_inserted=is_inserted[order],
         names=names,
-        root_labels=roots,
+        root_labels={int(position[number]): label for number, label in enumerate(labels) if position[number] >= 0},
         unlisted_calls=unlisted,
     )
-    return _drop_empty_roots(tree)
-
-
-def _pass_longest_work_up(trace: Trace, children: I64, parent: I32, longest_event: I32) -> None:
-    """Give the parents of these nodes, inserted calls, the longest event of their children."""
-    by_length = children[np.argsort(trace.duration[longest_event[children]], kind="stable")]
-    longest_event[parent[by_length]] = longest_event[by_length]  # ascending: the longest is written last
 
 
 def _number_in_preorder(levels: list[I64], parent: I32, size: I64, weight: I64) -> I64:
@@ -269,37 +261,3 @@ def _number_in_preorder(levels: list[I64], parent: I32, size: I64, weight: I64) 
         start = np.where(parent[order] >= 0, position[parent[order]] + 1, 0)
         position[order] = start + before - before[group]
     return position
-
-
-def _drop_empty_roots(tree: DispatchTree) -> DispatchTree:
-    """Drop the roots of threads without events, and the root of GPU work without launch if it is empty."""
-    empty = [number for number in tree.root_labels if tree.size[number] == 1]
-    if not empty:
-        return tree
-    keep = np.ones(len(tree), np.bool_)
-    keep[empty] = False
-    number = np.cumsum(keep) - 1
-    parent = tree.parent[keep]
-    return DispatchTree(
-        parent=np.where(parent >= 0, number[parent], -1).astype(np.int32),
-        depth=tree.depth[keep],
-        size=tree.size[keep],
-        name=tree.name[keep],
-        kind=tree.kind[keep],
-        count=tree.count[keep],
-        total=tree.total[keep],
-        self_time=tree.self_time[keep],
-        gpu_time=tree.gpu_time[keep],
-        longest_event=tree.longest_event[keep],
-        is_inserted=tree.is_inserted[keep],
-        names=tree.names,
-        root_labels={int(number[root]): label for root, label in tree.root_labels.items() if keep[root]},
-        unlisted_calls=tree.unlisted_calls,
-    )
-
-
-def _sum_by_node(node: I32, values: I64, count: int) -> I64:
-    """Sum int64 values by node, exactly."""
-    sums = np.zeros(count, np.int64)
-    np.add.at(sums, node, values)
-    return sums

@@ -89,8 +89,7 @@ def _find_last_started(trace: Trace, events: list[int]) -> int:
 MIN_EXTERNAL_ID_AGREEMENT = 0.99
 """Minimum share of linked GPU events whose External id names an ancestor op of their launch, for ids to be used."""
 
-MAX_HOPS = 1000
-"""A deeper chain, which only runaway recursion produces, is reduced to its two ends."""
+MAX_HOPS = 1000  # a deeper chain, which only runaway recursion produces, is reduced to its two ends
 
 
 class HopRole(TextEnum):
@@ -380,41 +379,31 @@ def _measure_queueing(trace: Trace, work: GpuWork) -> tuple[int | None, int | No
     """Measure (launch latency, queue delay, ns of it in which earlier work ran on the stream, the last such event)."""
     if work.launch < 0:
         return None, None, 0, -1
-    call_start = int(trace.start[work.launch])
+    call_start, start = int(trace.start[work.launch]), int(trace.start[work.event])
     call_end = call_start + int(trace.duration[work.launch])
-    start = int(trace.start[work.event])
-    held_up, held_up_by = _find_blocking_work(trace, work.event, call_end, start)
+    held_up, held_up_by = 0, -1
+    if start > call_end:
+        first = trace.lanes[int(trace.lane[work.event])].first
+        starts = trace.start[first : work.event]
+        ends = starts + trace.duration[first : work.event]
+        blocking = np.flatnonzero((ends > call_end) & (starts < start))
+        held_up = union(starts[blocking], ends[blocking]).measure_between(call_end, start)
+        if held_up:
+            held_up_by = first + int(blocking[np.argmax(np.minimum(ends[blocking], start))])
     return start - call_start, start - call_end, held_up, held_up_by
 
 
-def _find_blocking_work(trace: Trace, event: int, since: int, until: int) -> tuple[int, int]:
-    """Find (ns between the two times in which earlier work ran on the event's stream, the last event to end or -1)."""
-    lane = trace.lanes[int(trace.lane[event])]
-    if until <= since:
-        return 0, -1
-    starts = trace.start[lane.first : event]
-    ends = starts + trace.duration[lane.first : event]
-    blocking = np.flatnonzero((ends > since) & (starts < until))
-    if not len(blocking):
-        return 0, -1
-    held_up = union(starts[blocking], ends[blocking]).measure_between(since, until)
-    last = int(blocking[np.argmax(np.minimum(ends[blocking], until))])
-    return held_up, lane.first + last if held_up else -1
-
-
 def _build_hops(trace: Trace, path: list[int]) -> tuple[Hop, ...]:
-    hops: list[Hop] = []
-    for event in path:
-        start = int(trace.start[event])
-        hops.append(
-            Hop(
-                _ROLE_OF_KIND.get(Kind(int(trace.kind[event])), HopRole.OP),
-                event,
-                trace.names[trace.name[event]],
-                start,
-                int(trace.duration[event]),
-                int(trace.self_duration[event]),
-                start - hops[-1].start if hops else 0,
-            )
+    starts = [int(trace.start[event]) for event in path]
+    return tuple(
+        Hop(
+            _ROLE_OF_KIND.get(Kind(int(trace.kind[event])), HopRole.OP),
+            event,
+            trace.names[trace.name[event]],
+            start,
+            int(trace.duration[event]),
+            int(trace.self_duration[event]),
+            start - previous,
         )
-    return tuple(hops)
+        for event, start, previous in zip(path, starts, [*starts[:1], *starts], strict=False)
+    )

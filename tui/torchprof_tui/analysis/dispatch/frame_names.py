@@ -11,6 +11,7 @@ import re
 import sys
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any
 
 from torchprof_tui.trace.core.late_regex import compile_later
@@ -58,8 +59,7 @@ class Frame:
 
 
 MODULE_CALL_PREFIX = "nn.Module: "
-MODULE_CODE = "<module>"
-"""What Python calls the code of a file outside its functions."""
+MODULE_CODE = "<module>"  # what Python calls the code of a file outside its functions
 
 _FRAME = compile_later(r"(?P<file>.+?)\((?P<line>\d{1,9})\): (?P<function>.*)", re.DOTALL)
 
@@ -151,6 +151,7 @@ def classify_file(file: str) -> FrameOrigin:
     return FrameOrigin.LIBRARY if parts[0] in _LIBRARIES else FrameOrigin.USER
 
 
+@lru_cache(maxsize=4096)
 def classify_annotation(name: str) -> AnnotationOrigin:
     """Classify an annotation (`record_function`) by its name."""
     if _INTERNAL_ANNOTATIONS.match(name):

@@ -36,15 +36,15 @@ from torchprof_tui.analysis.dispatch.frame_names import (
 from torchprof_tui.analysis.dispatch.frame_names import (
     SourceLine as SourceLine,
 )
-from torchprof_tui.analysis.time.intervals import union
+from torchprof_tui.analysis.search.name_search import match_names
+from torchprof_tui.analysis.time.gpu_time import cover_events
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, find_largest, sorted_unique
 from torchprof_tui.trace.core.time_format import format_part
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import SparseColumn, Trace
 from torchprof_tui.trace.query.navigation import innermost_at
 
-_MAX_DEPTH = 2000
-"""Frames that are examined on each thread, as deep as Python recurses."""
+_MAX_DEPTH = 2000  # frames that are examined on each thread, as deep as Python recurses
 
 _NONE = np.iinfo(np.int64).min
 
@@ -93,8 +93,7 @@ def find_open_names(trace: Trace) -> frozenset[int]:
     return frozenset(names)
 
 
-MIN_SHARE = 0.1
-"""Share of the events' time from which a frame that they call is named."""
+MIN_SHARE = 0.1  # share of the events' time from which a frame that they call is named
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,49 +117,35 @@ def find_called_frame(trace: Trace, events: I64, frame_of: Callable[[int], Frame
     `MIN_SHARE` on. Lambdas and comprehensions belong to the function they are written in. `frame_of`: parses the name
     of a row.
     """
-    rows, total = _list_python_below(trace, events)
-    if not len(rows):
-        return None
+    total = cover_events(trace, events).total
+    below = [np.empty(0, dtype=np.int64)]
+    for event in events.tolist():
+        lane = trace.lanes[int(trace.lane[event])]
+        end = trace.start[event] + trace.duration[event]
+        last = lane.first + int(trace.start[lane.first : lane.last].searchsorted(end))
+        below.append(event + 1 + np.flatnonzero(trace.kind[event + 1 : last] == Kind.PYTHON))
+    rows = sorted_unique(np.concatenate(below)).astype(np.int64)
     name = np.asarray(trace.name[rows])
     by_name = np.argsort(name, kind="stable")
     rows, name = rows[by_name], name[by_name]
-    edges = np.append(np.flatnonzero(np.append(-1, name[:-1]) != name), len(name)).tolist()
+    edges = np.append(np.flatnonzero(np.append(-1, name[:-1]) != name), len(name)).tolist() if len(rows) else []
     found: tuple[tuple[bool, int, int], CalledFrame] | None = None
     for first, last in pairwise(edges):
         frame = frame_of(int(rows[first]))
         if frame is None or frame.origin is not FrameOrigin.USER or frame.line is None or frame.function[:1] == "<":
             continue
-        of_name = rows[first:last]
-        start = np.asarray(trace.start[of_name])
-        time = union(start, start + trace.duration[of_name]).total
+        time = cover_events(trace, rows[first:last]).total
         # What is called takes no longer than its caller: of those above half the shortest is the innermost.
         is_most = 2 * time > total
-        rank = (is_most, -time if is_most else time, int(of_name[0]))
+        rank = (is_most, -time if is_most else time, int(rows[first]))
         if time >= MIN_SHARE * total and (found is None or rank > found[0]):
             found = rank, CalledFrame(frame, time, total)
     return None if found is None else found[1]
 
 
-def _list_python_below(trace: Trace, events: I64) -> tuple[I64, int]:
-    """List the Python events within these events on their threads: (int64[m] ascending, ns that the events cover)."""
-    below = [np.empty(0, dtype=np.int64)]
-    start = np.asarray(trace.start[events])
-    end = start + trace.duration[events]
-    for event, stop in zip(events.tolist(), end.tolist(), strict=True):
-        lane = trace.lanes[int(trace.lane[event])]
-        last = lane.first + int(trace.start[lane.first : lane.last].searchsorted(stop))
-        below.append(event + 1 + np.flatnonzero(trace.kind[event + 1 : last] == Kind.PYTHON))
-    return sorted_unique(np.concatenate(below)).astype(np.int64), union(start, end).total
-
-
-MAX_LEVELS = 2000
-"""Ancestors that are examined, innermost first. Only runaway recursion is deeper."""
-
-MAX_SAMPLED_EVENTS = 200
-"""Events of a finding whose lines are compared: those that take longest."""
-
-MAX_ARG_READS = 16
-"""Events of a finding whose args are read from the file, in traces that record stacks there."""
+MAX_LEVELS = 2000  # ancestors that are examined, innermost first. Only runaway recursion is deeper.
+MAX_SAMPLED_EVENTS = 200  # events of a finding whose lines are compared: those that take longest
+MAX_ARG_READS = 16  # events of a finding whose args are read from the file, in traces that record stacks there
 
 MAX_FRUITLESS_READS = 3
 """Ops whose args have neither stack nor modules, in turn, after which no more are read: reading takes milliseconds."""
@@ -191,7 +176,7 @@ class SourceLineFinder:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self._frames: dict[int, Frame | None] = {}  # by name
-        self._annotation_origins: dict[int, AnnotationOrigin] = {}  # by name
+
         self._forward_ops: dict[int, int] = {}  # by the outermost backward event
         self._frame_lines: dict[int, SourceLine] = {}  # by event: those that frames name
         self._choices = 0  # lines that were searched for without a user frame
@@ -218,14 +203,15 @@ class SourceLineFinder:
         user, found, backward = self._climb(path)
         if user is not None:
             return build_frame_line(user, found.library)
-        if backward >= 0:
-            line = self._find_backward_line(path[: backward + 1], read_args)
-            if line is not None:
-                return line
-            user, found, _ = self._climb(path, into_forward=False)
-            if user is not None:
-                return build_frame_line(user, found.library)
-        return self._choose(found, path, read_args)
+        if backward < 0:
+            return self._choose(found, path, read_args)
+        line = self._find_backward_line(path[: backward + 1], read_args)
+        return self._find_own_line(path, read_args) if line is None else line
+
+    def _find_own_line(self, path: list[int], read_args: bool) -> SourceLine | None:
+        """Find the line of a path by its own frames, also those around a backward event."""
+        user, found, _ = self._climb(path, into_forward=False)
+        return self._choose(found, path, read_args) if user is None else build_frame_line(user, found.library)
 
     def find_chain_line(self, chain: Chain) -> SourceLine | None:
         """Find the line that the CPU end of a chain comes from: its innermost hop that is no GPU work."""
@@ -256,7 +242,9 @@ class SourceLineFinder:
         for sort, tally in enumerate(tallies):
             covering = [name for name, count in tally.items() if 2 * count > GAP_SAMPLES]
             if covering:
-                lines[sort] = self._build_line(max(covering, key=lambda name: (depths[name], tally[name])), sort)
+                name = max(covering, key=lambda name: (depths[name], tally[name]))
+                frame = self._frames.get(name)
+                lines[sort] = build_frame_line(frame) if sort < 2 and frame else build_annotation_line(self.trace.names[name])
         own, library = lines[:2]
         if own is not None and library is not None:
             return replace(own, library=library.text)
@@ -322,7 +310,9 @@ class SourceLineFinder:
             if kind == Kind.PYTHON:
                 frame = self._frame_of(event)
                 if frame is None:
-                    found.module = found.module or self._module_of(event)
+                    name = self.trace.names[int(self.trace.name[event])]
+                    is_module = name.startswith(MODULE_CALL_PREFIX)
+                    found.module = found.module or (name.removeprefix(MODULE_CALL_PREFIX) if is_module else "")
                 elif frame.origin is FrameOrigin.USER:
                     if backward >= 0 and into_forward:
                         break
@@ -330,12 +320,12 @@ class SourceLineFinder:
                 elif frame.origin is FrameOrigin.LIBRARY:
                     found.library = found.library or frame
             elif kind == Kind.ANNOTATION:
-                name = int(self.trace.name[event])
-                origin = self._annotation_origin(name)
+                name = self.trace.names[int(self.trace.name[event])]
+                origin = classify_annotation(name)
                 if origin is AnnotationOrigin.USER:
-                    found.annotation = found.annotation or self.trace.names[name]
+                    found.annotation = found.annotation or name
                 elif origin is AnnotationOrigin.TORCH:
-                    found.torch_annotation = found.torch_annotation or self.trace.names[name]
+                    found.torch_annotation = found.torch_annotation or name
             elif into_forward and self._is_backward[event]:
                 backward = index
         return None, found, backward
@@ -374,18 +364,21 @@ class SourceLineFinder:
     # -- backward ------------------------------------------------------------------------------------------
 
     def _find_backward_line(self, path: list[int], read_args: bool) -> SourceLine | None:
-        """Find the line of the forward op of a path that ends in the outermost backward event."""
+        """Find the line of the forward op of a path that ends in the outermost backward event.
+
+        See `find_autograd_partners`.
+        """
         node = path[-1]
         if node not in self._forward_ops:
-            self._forward_ops[node] = self._find_forward_op(path)
+            by_flow = (self._forward_by_flow.get(event) for event in path)
+            found = next((event for event in by_flow if event is not None), -1)
+            self._forward_ops[node] = (
+                found if found >= 0 else find_partner_by_sequence(self.trace, path[::-1], backward=True)
+            )
         forward = self._forward_ops[node]
         if forward < 0:
             return self._find_waiting_line(node)
-        forward_path = self._list_path(forward)
-        user, found, _ = self._climb(forward_path, into_forward=False)
-        line = (
-            build_frame_line(user, found.library) if user is not None else self._choose(found, forward_path, read_args)
-        )
+        line = self._find_own_line(self._list_path(forward), read_args)
         return None if line is None else replace(line, from_forward=True)
 
     def _find_waiting_line(self, node: int) -> SourceLine | None:
@@ -397,18 +390,8 @@ class SourceLineFinder:
         time = int(trace.start[node])
         for step in trace.steps_of_event(node):
             if step.start <= time < step.start + step.duration and trace.lane[step.event] != trace.lane[node]:
-                path = self._list_path(innermost_at(trace, step.event, time))
-                user, found, _ = self._climb(path, into_forward=False)
-                if user is not None:
-                    return build_frame_line(user, found.library)
-                return self._choose(found, path, read_args=False)
+                return self._find_own_line(self._list_path(innermost_at(trace, step.event, time)), read_args=False)
         return None
-
-    def _find_forward_op(self, path: list[int]) -> int:
-        """Find the forward op whose backward pass contains this path, -1 for none; see `find_autograd_partners`."""
-        by_flow = (self._forward_by_flow.get(event) for event in path)
-        forward = next((event for event in by_flow if event is not None), -1)
-        return forward if forward >= 0 else find_partner_by_sequence(self.trace, path[::-1], backward=True)
 
     @cached_property
     def _forward_by_flow(self) -> SparseColumn:
@@ -421,8 +404,7 @@ class SourceLineFinder:
     def _is_backward(self) -> Bool:
         """bool[n]: whether an event runs a node of the backward graph, or is the engine's call around one."""
         trace = self.trace
-        is_engine = np.array([name.startswith(BACKWARD_ENGINE_PREFIX) for name in trace.names], dtype=np.bool_)
-        marked: Bool = is_engine[trace.name]
+        marked = match_names(trace, lambda name: name.startswith(BACKWARD_ENGINE_PREFIX))
         threads = trace.args.get("forward_thread")
         if threads is not None:
             marked[threads.events[np.asarray(threads.values, dtype=np.int64) > 0]] = True
@@ -444,16 +426,6 @@ class SourceLineFinder:
         """The names (indexes) of frames that began before the recording: no line is known of them."""
         return find_open_names(self.trace)
 
-    def _module_of(self, event: int) -> str:
-        """Return the class of a module call, "" for other events."""
-        name = self.trace.names[int(self.trace.name[event])]
-        return name.removeprefix(MODULE_CALL_PREFIX) if name.startswith(MODULE_CALL_PREFIX) else ""
-
-    def _annotation_origin(self, name: int) -> AnnotationOrigin:
-        if name not in self._annotation_origins:
-            self._annotation_origins[name] = classify_annotation(self.trace.names[name])
-        return self._annotation_origins[name]
-
     def _rank_sort(self, event: int) -> int:
         """Rank what an event says about a line: 0 user frame, 1 library frame, 2 annotation, 3 torch's, 4 nothing."""
         kind = int(self.trace.kind[event])
@@ -461,12 +433,8 @@ class SourceLineFinder:
             frame = self._frame_of(event)
             return 4 if frame is None or frame.origin is FrameOrigin.INTERNAL else int(frame.origin)
         if kind == Kind.ANNOTATION:
-            return 2 + int(self._annotation_origin(int(self.trace.name[event])))
+            return 2 + int(classify_annotation(self.trace.names[int(self.trace.name[event])]))
         return 4
-
-    def _build_line(self, name: int, sort: int) -> SourceLine:
-        frame = self._frames.get(name)
-        return build_frame_line(frame) if sort < 2 and frame else build_annotation_line(self.trace.names[name])
 
     @cached_property
     def _has_frames(self) -> bool:

@@ -18,23 +18,15 @@ from torchprof_tui.trace.model.steps import Step, parse_step_name
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
 
-MIN_STEPS = 3
-"""Steps from which one can be called an outlier: of two that differ, neither is."""
-
-MAX_STEPS = 1000
-"""Steps compared: each needs a chain of its own, some tenths of a millisecond."""
+MIN_STEPS = 3  # steps from which one can be called an outlier: of two that differ, neither is
+MAX_STEPS = 1000  # steps compared: each needs a chain of its own, some tenths of a millisecond
 
 OUTLIER_DEVIATIONS = 3 * 1.4826
 """Distance from the median in median absolute deviations: three standard deviations of a normal distribution."""
 
-OUTLIER_SHARE = 0.5
-"""Distance from the median by the median: where all others are equal, their deviation is 0."""
-
-OUTLIER_MIN = 500
-"""Distance from the median in ns: less is within what the clocks of CPU and GPU resolve."""
-
-TYPICAL_SHARE = 0.1
-"""Difference of mean and median by the median from which the mean is no typical value."""
+OUTLIER_SHARE = 0.5  # distance from the median by the median: where all others are equal, their deviation is 0
+OUTLIER_MIN = 500  # distance from the median in ns: less is within what the clocks of CPU and GPU resolve
+TYPICAL_SHARE = 0.1  # difference of mean and median by the median from which the mean is no typical value
 
 VARIES_SHARE, VARIES_MIN = 0.15, 1_000
 """p95 − p5 of a kernel's time by the median, and in ns, from which it varies: as in the pattern `kernel-variance`."""
@@ -128,8 +120,11 @@ def compare_steps(trace: Trace, event: int) -> StepRows | None:
     first = max(0, min(place[0] - MAX_STEPS // 2, len(steps) - MAX_STEPS))
     compared = range(first, min(first + MAX_STEPS, len(steps)))
     finder = ChainFinder(trace)
-    chains = {index: _find_chain_at(finder, occurrences[index], position) for index in compared}
-    present = {index: chain for index, chain in chains.items() if chain is not None}
+    present = {
+        index: finder.find_chain(int(occurrences[index][position]))
+        for index in compared
+        if position < len(occurrences[index])
+    }
     found = tuple(_measure_row(trace, steps[index], chain, len(occurrences[index])) for index, chain in present.items())
     statistics, outliers = _summarize(found)
     varies = _varies(statistics.get("kernel_time"))
@@ -145,31 +140,25 @@ def compare_steps(trace: Trace, event: int) -> StepRows | None:
     )
 
 
-def _find_chain_at(finder: ChainFinder, events: I64, position: int) -> Chain | None:
-    return finder.find_chain(int(events[position])) if position < len(events) else None
-
-
 def _add_shapes(trace: Trace, rows: tuple[StepRow, ...], chains: list[Chain]) -> tuple[StepRow, ...]:
-    """Add the recorded input shapes of each chain's innermost op to what is known of the inputs."""
-    ops = np.array(
-        [
-            next((hop.event for hop in reversed(chain.hops) if int(trace.kind[hop.event]) == Kind.OP), -1)
-            for chain in chains
-        ],
-        np.int64,
-    )
+    """Add the recorded input shapes of each chain's innermost op, which decide what its kernel does."""
+    ops = [
+        next((hop.event for hop in reversed(chain.hops) if int(trace.kind[hop.event]) == Kind.OP), -1)
+        for chain in chains
+    ]
+    known = sorted_unique(np.array([op for op in ops if op >= 0], np.int64))
     shapes: dict[int, str] = {}
     with suppress(OSError, LookupError, RecursionError):  # gone, or too deep: then no shapes are known
-        for index, entry in read_entries(trace, sorted_unique(ops[ops >= 0])):
+        for index, entry in read_entries(trace, known):
             args = entry.get("args")
             dims = args.get("Input Dims") if isinstance(args, dict) else None
             if dims:
-                shapes[int(sorted_unique(ops[ops >= 0])[index])] = str(dims)
+                shapes[int(known[index])] = str(dims)
     return tuple(
         replace(row, inputs=" · ".join(filter(None, (row.inputs, shapes[op]))), has_shapes=True)
         if op in shapes
         else row
-        for row, op in zip(rows, ops.tolist(), strict=True)
+        for row, op in zip(rows, ops, strict=True)
     )
 
 

@@ -21,9 +21,9 @@ from dataclasses import replace
 import numpy as np
 
 from torchprof_tui.analysis.doctor.read_problems import Remark, Section
-from torchprof_tui.analysis.time.gpu_time import work_mask
-from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool
+from torchprof_tui.analysis.search.name_search import match_names
+from torchprof_tui.analysis.time.gpu_time import cover_events, work_mask
+from torchprof_tui.trace.core.arrays import I32, I64, Array
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.problems import excerpt
 from torchprof_tui.trace.core.time_format import format_duration, format_time
@@ -45,24 +45,36 @@ def find_oddities(trace: Trace) -> Iterator[Remark]:
     """Find all oddities of a trace; see the functions below for each."""
     if not len(trace):
         return
+    is_work = work_mask(trace.kind)
     yield from _find_overlaps(trace)
     yield from _find_early_kernels(trace)
-    yield from _find_work_without_launch(trace)
+    yield from _build_remarks(
+        "GPU work without launch",
+        trace,
+        np.flatnonzero(is_work & (trace.links.launch_of < 0)),
+        "no runtime call has its correlation: it was launched before the recording, or runtime calls were not recorded",
+        "a warm-up step before the active steps avoids it",
+    )
     yield from _find_launches_without_work(trace)
-    yield from _find_work_without_duration(trace)
+    yield from _build_remarks(
+        "GPU work of 0 ns",
+        trace,
+        np.flatnonzero(is_work & (trace.duration == 0)),
+        "kernels or copies with a duration of 0: their end was not recorded, or was cut off by the writer",
+    )
     yield from _find_profiler_overhead(trace)
     yield from _find_empty_stretch(trace)
 
 
 def _build_remarks(
-    kind: str, trace: Trace, events: Array, meaning: str, action: str = "", suffix: str = ""
+    kind: str, trace: Trace, events: Array, meaning: str, action: str = "", suffix: str = "", count: int = 0
 ) -> Iterator[Remark]:
     """Yield one remark on `events`, with the first as example followed by `suffix`; nothing if there are none."""
     if len(events):
         event = int(events[0])
         owner = trace.rank_of_event(event).label_prefix(": ")
         example = f"{owner}{excerpt(trace.event(event).name)} at {format_time(int(trace.start[event]))}{suffix}"
-        yield Remark(Section.ODD, kind, len(events), meaning, example, action, event)
+        yield Remark(Section.ODD, kind, count or len(events), meaning, example, action, event)
 
 
 def _find_overlaps(trace: Trace) -> Iterator[Remark]:
@@ -95,29 +107,14 @@ def _find_early_kernels(trace: Trace) -> Iterator[Remark]:
     launch_of: I32 = trace.links.launch_of
     work = np.flatnonzero(launch_of >= 0)
     ahead = trace.start[launch_of[work]] - trace.start[work]
-    early = work[ahead > 0]
-    suffix = ""
-    if len(early):
-        early = early[np.argsort(-ahead[ahead > 0], kind="stable")]
-        suffix = f", {format_duration(int(ahead.max()))} before its launch"
+    order = np.argsort(-ahead, kind="stable")[: np.count_nonzero(ahead > 0)]
     yield from _build_remarks(
         "kernel before its launch",
         trace,
-        early,
+        work[order],
         "GPU work that starts before the call that launched it: the two clocks are not exactly aligned",
         "do not trust queue delays as short as this",
-        suffix,
-    )
-
-
-def _find_work_without_launch(trace: Trace) -> Iterator[Remark]:
-    orphans = np.flatnonzero(work_mask(trace.kind) & (trace.links.launch_of < 0))
-    yield from _build_remarks(
-        "GPU work without launch",
-        trace,
-        orphans,
-        "no runtime call has its correlation: it was launched before the recording, or runtime calls were not recorded",
-        "a warm-up step before the active steps avoids it",
+        f", {format_duration(int(ahead.max(initial=0)))} before its launch",
     )
 
 
@@ -137,20 +134,10 @@ def _find_launches_without_work(trace: Trace) -> Iterator[Remark]:
     )
 
 
-def _find_work_without_duration(trace: Trace) -> Iterator[Remark]:
-    instant = np.flatnonzero(work_mask(trace.kind) & (trace.duration == 0))
-    yield from _build_remarks(
-        "GPU work of 0 ns",
-        trace,
-        instant,
-        "kernels or copies with a duration of 0: their end was not recorded, or was cut off by the writer",
-    )
-
-
 def _find_profiler_overhead(trace: Trace) -> Iterator[Remark]:
     overhead = np.flatnonzero(trace.kind == Kind.OVERHEAD)
     overhead = overhead[np.argsort(-trace.duration[overhead], kind="stable")]
-    covered = union(trace.start[overhead], trace.start[overhead] + trace.duration[overhead]).total
+    covered = cover_events(trace, overhead).total
     longest = f", {format_duration(int(trace.duration[overhead[0]]))}" if len(overhead) else ""
     yield from _build_remarks(
         "profiler overhead",
@@ -199,12 +186,16 @@ _NO_VALUE = -(2**62)
 
 def find_rule_violations(trace: Trace) -> Iterator[Remark]:
     """Find what violates the rules; of merged ranks in each by itself, because ids of ranks are unrelated."""
-    if trace.merged_ranks is None:
-        yield from _check_rules(trace)
-        return
+    rules = (
+        _find_waits_without_record,
+        _find_busy_streams,
+        _find_waits_before_record,
+        _find_incomplete_collectives,
+        _find_shared_sequence_numbers,
+    )
     found: dict[str, Remark] = {}
-    for rank in trace.merged_ranks.all:
-        for remark in _check_rules(rank.trace):
+    for rank in trace.all_ranks:
+        for remark in (remark for rule in rules for remark in rule(rank.trace)):
             first = found.get(remark.kind)
             if first is None:
                 example = f"{rank.label_prefix(': ')}{remark.example}"
@@ -212,31 +203,6 @@ def find_rule_violations(trace: Trace) -> Iterator[Remark]:
             else:
                 found[remark.kind] = replace(first, count=first.count + remark.count)
     yield from found.values()
-
-
-def _check_rules(trace: Trace) -> Iterator[Remark]:
-    """Check all rules on the trace of one process; see the functions below for each."""
-    yield from _find_waits_without_record(trace)
-    yield from _find_busy_streams(trace)
-    yield from _find_waits_before_record(trace)
-    yield from _find_incomplete_collectives(trace)
-    yield from _find_shared_sequence_numbers(trace)
-
-
-def _build_remark(
-    kind: str, trace: Trace, events: Array, meaning: str, action: str = "", suffix: str = "", count: int = 0
-) -> Iterator[Remark]:
-    """Yield one remark on `events`, with the first as example followed by `suffix`; nothing if there are none."""
-    if len(events):
-        event = int(events[0])
-        example = f"{excerpt(trace.event(event).name)} at {format_time(int(trace.start[event]))}{suffix}"
-        yield Remark(Section.ODD, kind, count or len(events), meaning, example, action, event)
-
-
-def _is_named(trace: Trace, *names: str) -> Bool:
-    """Tell which events have one of these names: bool[n]."""
-    wanted = [code for code, name in enumerate(trace.names) if name in names]
-    return np.isin(trace.name, wanted)
 
 
 def _values_at(column: SparseColumn | None, events: I32 | I64) -> I64:
@@ -247,12 +213,11 @@ def _values_at(column: SparseColumn | None, events: I32 | I64) -> I64:
 
 
 def _find_waits_without_record(trace: Trace) -> Iterator[Remark]:
-    waits = np.flatnonzero((trace.kind == Kind.SYNC) & _is_named(trace, _STREAM_WAIT, _EVENT_SYNC))
-    unknown = waits[_values_at(trace.args.get("wait_record"), waits) < 0]
-    yield from _build_remark(
+    waits = np.flatnonzero((trace.kind == Kind.SYNC) & match_names(trace, (_STREAM_WAIT, _EVENT_SYNC).__contains__))
+    yield from _build_remarks(
         "wait without its record",
         trace,
-        unknown,
+        waits[_values_at(trace.args.get("wait_record"), waits) < 0],
         "waits for an event of which the trace does not say where it was recorded",
         "what these streams waited for is unknown; the event may have been recorded before the trace began",
     )
@@ -260,7 +225,7 @@ def _find_waits_without_record(trace: Trace) -> Iterator[Remark]:
 
 def _find_busy_streams(trace: Trace) -> Iterator[Remark]:
     """Find synchronisations of a stream that begin while a kernel runs on it."""
-    syncs = np.flatnonzero((trace.kind == Kind.SYNC) & _is_named(trace, _STREAM_SYNC))
+    syncs = np.flatnonzero((trace.kind == Kind.SYNC) & match_names(trace, _STREAM_SYNC.__eq__))
     if not len(syncs):
         return
     kernels = np.flatnonzero((trace.kind == Kind.KERNEL) | (trace.kind == Kind.COLLECTIVE))
@@ -281,7 +246,7 @@ def _find_busy_streams(trace: Trace) -> Iterator[Remark]:
         left[mine] = np.where(index >= 0, reached[np.maximum(index, 0)] - trace.start[syncs[mine]], 0)
         busy[mine] = left[mine] > 0
     longest = np.argsort(-left[busy], kind="stable")
-    yield from _build_remark(
+    yield from _build_remarks(
         "synchronised stream still busy",
         trace,
         syncs[busy][longest],
@@ -293,12 +258,12 @@ def _find_busy_streams(trace: Trace) -> Iterator[Remark]:
 
 def _find_waits_before_record(trace: Trace) -> Iterator[Remark]:
     """Find waits of a stream for an event whose record is not in the trace, or is later than the wait."""
-    waits: I64 = np.flatnonzero((trace.kind == Kind.SYNC) & _is_named(trace, _STREAM_WAIT))
+    waits: I64 = np.flatnonzero((trace.kind == Kind.SYNC) & match_names(trace, _STREAM_WAIT.__eq__))
     wanted = _values_at(trace.args.get("wait_record"), waits)
     waits, wanted = waits[wanted >= 0], wanted[wanted >= 0]
     if not len(waits):
         return
-    records = np.flatnonzero((trace.kind == Kind.RUNTIME) & _is_named(trace, *_RECORDS))
+    records = np.flatnonzero((trace.kind == Kind.RUNTIME) & match_names(trace, _RECORDS.__contains__))
     ids = np.concatenate([trace.correlation[records], _values_at(trace.args.get("external_id"), records)])
     times = np.tile(trace.start[records], 2)
     times, ids = times[ids >= 0], ids[ids >= 0]
@@ -308,7 +273,7 @@ def _find_waits_before_record(trace: Trace) -> Iterator[Remark]:
     found = (index < len(ids)) & (np.append(ids, -1)[index] == wanted)
     late = np.zeros(len(waits), np.int64)
     late[found] = times[index[found]] - trace.start[waits[found]]
-    yield from _build_remark(
+    yield from _build_remarks(
         "record of a wait not found",
         trace,
         waits[~found],
@@ -316,7 +281,7 @@ def _find_waits_before_record(trace: Trace) -> Iterator[Remark]:
         "the event was recorded before the trace began, or runtime calls were not recorded",
     )
     longest = np.argsort(-late[late > 0], kind="stable")
-    yield from _build_remark(
+    yield from _build_remarks(
         "wait before its record",
         trace,
         waits[late > 0][longest],
@@ -328,7 +293,7 @@ def _find_waits_before_record(trace: Trace) -> Iterator[Remark]:
 
 def _find_incomplete_collectives(trace: Trace) -> Iterator[Remark]:
     """Find collectives without the data that bandwidths and matching ranks need; of many, some are read."""
-    calls = np.flatnonzero(_is_named(trace, _COLLECTIVE))
+    calls = np.flatnonzero(match_names(trace, _COLLECTIVE.__eq__))
     read = (
         calls[np.unique(np.linspace(0, len(calls) - 1, MAX_COLLECTIVES_READ).astype(np.int64))] if len(calls) else calls
     )
@@ -341,7 +306,7 @@ def _find_incomplete_collectives(trace: Trace) -> Iterator[Remark]:
             if lacking:
                 incomplete.append(int(read[index]))
                 missing |= dict.fromkeys(lacking)
-    yield from _build_remark(
+    yield from _build_remarks(
         "collective without its data",
         trace,
         np.array(sorted(incomplete), np.int64),
@@ -353,10 +318,9 @@ def _find_incomplete_collectives(trace: Trace) -> Iterator[Remark]:
 def _find_shared_sequence_numbers(trace: Trace) -> Iterator[Remark]:
     """Find backward ops of different names with one sequence number: they belong to one forward op."""
     sequence = trace.args.get("sequence")
-    backward = [code for code, name in enumerate(trace.names) if _BACKWARD in name]
-    if sequence is None or not backward:
+    events = np.flatnonzero(match_names(trace, lambda name: _BACKWARD in name))
+    if sequence is None or not len(events):
         return
-    events = np.flatnonzero(np.isin(trace.name, backward))
     number = _values_at(sequence, events)
     events, number = events[number != _NO_VALUE], number[number != _NO_VALUE]
     events, number = events[number != 0], number[number != 0]
@@ -373,7 +337,7 @@ def _find_shared_sequence_numbers(trace: Trace) -> Iterator[Remark]:
             for code in trace.name[events[number == sequence.get(example)]].tolist()
         }
     )
-    yield from _build_remark(
+    yield from _build_remarks(
         "sequence number of several ops",
         trace,
         involved,

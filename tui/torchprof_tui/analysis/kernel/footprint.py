@@ -57,8 +57,7 @@ def measure_concurrent_share(trace: Trace, event: int) -> float:
 
 KERNEL_KINDS = (Kind.KERNEL, Kind.COLLECTIVE)
 
-DEFAULT_SHARED_MEMORY = 48 * 1024
-"""Bytes per block without opt-in. Kineto's estimate ignores the opt-in."""
+DEFAULT_SHARED_MEMORY = 48 * 1024  # bytes per block without opt-in. Kineto's estimate ignores the opt-in.
 
 LOW_OCCUPANCY = 0.5
 """Occupancy below which an explanation helps: half of the warps is enough for most kernels to hide latency."""
@@ -66,8 +65,7 @@ LOW_OCCUPANCY = 0.5
 LOW_BY_DESIGN_CLASSES = (KernelClass.GEMM, KernelClass.ATTENTION, KernelClass.CONV)
 """Their tiles are in registers and shared memory, and their pipelines hide latency inside the block."""
 
-NOTABLE_TAIL_WASTE = 0.2
-"""Minimum share of block slots left empty by the last wave for a note."""
+NOTABLE_TAIL_WASTE = 0.2  # minimum share of block slots left empty by the last wave for a note
 
 NOTABLE_CONCURRENT_SHARE = 0.1
 """Share of the duration with another kernel on the device, from which idle SMs are not reported: the other kernel may

@@ -59,14 +59,12 @@ CAPABILITY_LIMITS: dict[tuple[int, int], CapabilityLimits] = {
     (12, 1): CapabilityLimits(24, 1536, 100 * KIB),
 }
 
-REGISTER_GRANULARITY = 256
-"""Registers are allocated to a warp in units of 256 on every capability in the table."""
+REGISTER_GRANULARITY = 256  # registers are allocated to a warp in units of 256 on every capability in the table
 
 ASSUMED_SUB_PARTITIONS = 4
 """Sub-partitions that the check at launch assumes, regardless of the SM (`cuda_occupancy.h`)."""
 
-MAX_REGISTERS_PER_THREAD = 255
-"""Hardware limit of registers per thread."""
+MAX_REGISTERS_PER_THREAD = 255  # hardware limit of registers per thread
 
 LIMIT_NAMES = ("warps", "registers", "shared_memory", "blocks")
 

@@ -17,8 +17,7 @@ from torchprof_tui.analysis.dispatch.ancestry import find_ancestor_ending_after
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.model.trace import MemoryEvents, Trace
 
-NOT_RECORDED = -1
-"""For the record of an allocation or a free that is not in the trace."""
+NOT_RECORDED = -1  # for the record of an allocation or a free that is not in the trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +175,7 @@ def format_device(device_type: int, device_id: int) -> str:
 CPU_DEVICE_TYPE = 0
 
 
-UNKNOWN_BYTES = -1
-"""For allocated and reserved bytes that are not recorded."""
+UNKNOWN_BYTES = -1  # for allocated and reserved bytes that are not recorded
 
 
 @dataclass(frozen=True)

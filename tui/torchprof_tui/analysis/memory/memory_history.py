@@ -31,7 +31,7 @@ from torchprof_tui.analysis.memory.producers import (
     match_name_prefix,
 )
 from torchprof_tui.analysis.search.name_search import match_names
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, sum_by_index
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -119,9 +119,8 @@ def _measure_gradients(producers: Producers, lifetimes: Lifetimes, category: U8)
     if not len(rows):
         return 0, 0
     within = producers.passes.find_pass(producers.memory.time[lifetimes.allocated_by[rows]], Phase.BACKWARD)
-    counts, sums = (np.zeros(len(producers.passes) + 1, np.int64) for _ in range(2))
-    np.add.at(counts, within, 1)
-    np.add.at(sums, within, lifetimes.bytes[rows])
+    counts = np.bincount(within + 1)  # those of -1 are in no pass
+    sums = sum_by_index(within + 1, lifetimes.bytes[rows], len(counts))
     return int(counts.max()), int(sums[counts == counts.max()].min())
 
 
@@ -261,8 +260,7 @@ class DeviceHistory:
         return sorted(groups.values(), key=lambda group: -group.bytes)
 
 
-UNACCOUNTED = "not accounted for"
-"""The label of what the recorded total has beyond the records."""
+UNACCOUNTED = "not accounted for"  # the label of what the recorded total has beyond the records
 
 BEFORE = Phase.BEFORE.label
 
@@ -290,8 +288,7 @@ class MemoryHistory:
         return next((each for each in self.devices if each.memory.label.lower().replace(" ", "") == wanted), None)
 
 
-_KEY = "memory history"
-"""Where the history is kept in `Trace.derived`."""
+_KEY = "memory history"  # where the history is kept in `Trace.derived`
 
 NOTHING = Lifetimes(*(np.zeros(0, np.int64) for _ in range(5)))
 

@@ -21,8 +21,7 @@ from torchprof_tui.trace.query.read_entries import read_entries
 
 OPTIMIZER_STEP_PREFIX = "Optimizer.step#"
 ZERO_GRAD_PREFIX = "Optimizer.zero_grad#"
-FOREVER = np.iinfo(np.int64).max
-"""A time after all others, ns: the end of what is never freed."""
+FOREVER = np.iinfo(np.int64).max  # a time after all others, ns: the end of what is never freed
 
 
 class Phase(IntEnum):

@@ -26,8 +26,7 @@ from torchprof_tui.analysis.privacy.secret_shapes import (
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.problems import excerpt
 
-_SECRET_KEY = "(a key)"
-"""Shown in place of a key that is itself a secret."""
+_SECRET_KEY = "(a key)"  # shown in place of a key that is itself a secret
 
 
 class PrivateKind(str, Enum):
@@ -91,8 +90,7 @@ _USUAL_VARIABLES = frozenset(
 _MIN_USUAL_VARIABLES = 3
 """So many usual variables side by side are an environment, whatever the key above them is called."""
 
-_MIN_LOWER_VARIABLES = 4
-"""The same for names that are not all in upper case, as `user` and `path` are usual keys too."""
+_MIN_LOWER_VARIABLES = 4  # the same for names that are not all in upper case, as `user` and `path` are usual keys too
 
 _ASSIGNMENT = compile_later(r"""(?<![\w.])([A-Za-z_]\w{0,100})["']?\s{0,2}=""")
 _USUAL_NAME = compile_later(rf"""(?<![\w.])({"|".join(sorted(_USUAL_VARIABLES))})["']?\s{{0,2}}[=:]""", re.IGNORECASE)
@@ -100,31 +98,29 @@ _ENVIRONMENT_KEY = compile_later(r"^env|environ|(^|_)envs?$|_env_?vars?$")
 _NAME_KEYS = ("name", "key", "variable", "var", "k", "n")
 _VALUE_KEYS = ("value", "val", "v", "valueFrom", "value_from")
 
-_MAX_JSON_DEPTH = 3
-"""JSON texts within JSON texts that are searched."""
+_MAX_JSON_DEPTH = 3  # JSON texts within JSON texts that are searched
 
 _REPLACEMENT = "removed"
 
 
 def find_private_values(values: Mapping[str, Any]) -> list[PrivateValue]:
-    """Find the private values below the top-level keys of a file, in its order; nothing inside of one found."""
-    variables = set(_list_top_level_variables(values))
+    """Find the private values below the top-level keys of a file, in its order; nothing inside of one found.
+
+    Where a program wrote its environment to the top level, keys in capitals are variables.
+    """
+    is_environment = len(_USUAL_VARIABLES.intersection(values)) >= _MIN_USUAL_VARIABLES
     found: list[PrivateValue] = []
     for key, value in values.items():
-        found += [PrivateValue((key,), PrivateKind.ENVIRONMENT, 1)] if key in variables else _walk(key, value)
+        if is_environment and key not in KNOWN_KEYS and key.isupper() and isinstance(value, str):
+            found.append(PrivateValue((key,), PrivateKind.ENVIRONMENT, 1))
+        else:
+            found += _walk(key, value)
     return found
 
 
 def list_unknown_keys(values: Iterable[str]) -> list[str]:
     """List the top-level keys that no known writer writes: they were searched, and may still hold a secret."""
     return [key for key in values if key not in KNOWN_KEYS]
-
-
-def _list_top_level_variables(values: Mapping[str, Any]) -> list[str]:
-    """List the top-level keys that are variables, where a program wrote its environment there."""
-    if len(_USUAL_VARIABLES.intersection(values)) < _MIN_USUAL_VARIABLES:
-        return []
-    return [key for key, value in values.items() if key not in KNOWN_KEYS and key.isupper() and isinstance(value, str)]
 
 
 def _walk(top: str, values: Any, depth: int = 0) -> Iterator[PrivateValue]:
@@ -182,12 +178,20 @@ def _may_be_environment(text: str) -> bool:
 
 
 def _list_variables(value: dict[str, Any] | list[Any] | str) -> list[str]:
-    """List the names of a mapping of texts, of pairs, of objects with a name and a value, or of NAME=value."""
+    """List the names of a mapping of texts, of pairs, of objects with a name and a value, or of NAME=value.
+
+    Of a text what it assigns, in the form of a shell, of Python or of JSON.
+    """
     if isinstance(value, dict):
         return [name for name, text in value.items() if not isinstance(text, (dict, list))]
-    if isinstance(value, str):
-        return _list_variables_of_text(value)
     names: list[str] = []
+    if isinstance(value, str):
+        parsed = _parse_json(value)
+        if isinstance(parsed, (dict, list)):
+            return _list_variables(parsed)
+        names += _ASSIGNMENT.findall(value) if "=" in value else []
+        known = {*names}
+        return names + [name for name in _USUAL_NAME.findall(value) if name not in known] if ":" in value else names
     for each in value:
         if isinstance(each, str):
             match = _ASSIGNMENT.match(each)
@@ -198,18 +202,6 @@ def _list_variables(value: dict[str, Any] | list[Any] | str) -> list[str]:
         elif isinstance(each, list) and len(each) == 2 and isinstance(each[0], str):
             names.append(each[0])
     return names
-
-
-def _list_variables_of_text(text: str) -> list[str]:
-    """List the variables that a text assigns, in the form of a shell, of Python or of JSON."""
-    parsed = _parse_json(text)
-    if isinstance(parsed, (dict, list)):
-        return _list_variables(parsed)
-    assigned = _ASSIGNMENT.findall(text) if "=" in text else []
-    if ":" in text:
-        known = {*assigned}
-        assigned += [name for name in _USUAL_NAME.findall(text) if name not in known]
-    return assigned
 
 
 def _parse_json(text: str) -> Any:

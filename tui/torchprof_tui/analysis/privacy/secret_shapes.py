@@ -130,8 +130,7 @@ _LONG_RUN = compile_later(r"[A-Za-z0-9_-]{16}")
 _COMPILED_LONG_FORMS = tuple((sign, compile_later(form)) for sign, form in _LONG_FORMS)
 _COMPILED_OTHER_FORMS = tuple((sign, compile_later(form)) for sign, form in _OTHER_FORMS)
 
-_MIN_FORM = 12
-"""Characters of the shortest text with a secret of a known form."""
+_MIN_FORM = 12  # characters of the shortest text with a secret of a known form
 
 _KEYWORDS = ("pass", "pwd", "secret", "cred", "token", "key", "auth", "cookie", "jwt", "dsn", "fernet", "connection")
 _KEYWORD = compile_later("|".join(_KEYWORDS))
@@ -147,11 +146,8 @@ _ASSIGNED = compile_later(
 
 _TYPE_NAME = compile_later(r"bytes|str|string|int|bool|float|any|object|optional\b.*", re.IGNORECASE)
 
-MAX_VALUES = 10_000
-"""What holds more values behind the name of a secret counts as one: it is not searched to its end."""
-
-MAX_KEYWORDS = 10_000
-"""A text that mentions keywords more often counts as a secret: it is not searched to its end."""
+MAX_VALUES = 10_000  # what holds more values behind the name of a secret counts as one: it is not searched to its end
+MAX_KEYWORDS = 10_000  # a text that mentions keywords more often counts as a secret: it is not searched to its end
 
 
 def split_words(name: str) -> str:
@@ -210,10 +206,8 @@ def has_known_form(text: str) -> bool:
 
 def has_secret(text: str) -> bool:
     """Tell whether a text holds a secret of a known form, or behind a name: `--password=…`, `"api_key": "…"`."""
-    return has_known_form(text) or _has_named_secret(text)
-
-
-def _has_named_secret(text: str) -> bool:
+    if has_known_form(text):
+        return True
     if "=" not in text and ":" not in text and "-" not in text:
         return False
     lowered = text.lower()

@@ -12,8 +12,7 @@ import numpy as np
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.model.trace import Trace
 
-MAX_SUGGESTIONS = 3
-"""Names that an error about an unknown name lists."""
+MAX_SUGGESTIONS = 3  # names that an error about an unknown name lists
 
 
 @dataclass(frozen=True, slots=True)

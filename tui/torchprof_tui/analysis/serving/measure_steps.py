@@ -7,10 +7,12 @@ import re
 import numpy as np
 
 from torchprof_tui.analysis.graphs.replay_join import find_graph_launches
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.serving.serving_steps import KINDS, NotGraphed, ServingSteps
+from torchprof_tui.analysis.time.gpu_time import cover_events, work_mask
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, sum_by_index
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.steps import UNKNOWN, Engine, ServingStepName, StepKind, parse_step_name
 from torchprof_tui.trace.model.trace import Trace
@@ -41,18 +43,11 @@ def measure_serving_steps(trace: Trace) -> ServingSteps:
     numbers = {field: np.array([getattr(each, field) for each in said_of_name], np.int64)[name] for field in _FIELDS}
     work = _measure_work(trace, start, end, lane)
     completion = np.maximum(end, work.end)
-    following = np.full(len(lane), -1, np.int64)
-    order = np.argsort(lane, kind="stable")
-    is_same = np.diff(lane[order]) == 0
-    following[order[:-1][is_same]] = order[1:][is_same]
-    previous = np.full(len(completion), np.iinfo(np.int64).min)
-    for index, later in enumerate(following.tolist()):
-        if later >= 0:
-            previous[later] = max(int(previous[index]), int(completion[index]))
+    following, previous = _follow_threads(lane, completion)
     begin = np.maximum(start, previous)
     is_last = following < 0
     waits = _find_waits(trace, lane) if found else {}
-    busy = _find_busy_time(trace) if found else NO_INTERVALS
+    busy = cover_events(trace, np.flatnonzero(work_mask(trace.kind))) if found else NO_INTERVALS
     wait = np.zeros(len(start), np.int64)
     for own_lane, waiting in waits.items():
         own_steps = lane == own_lane
@@ -100,6 +95,22 @@ def _name_engines(trace: Trace, said: list[ServingStepName]) -> tuple[str, ...]:
     inner = [parse_step_name(trace.names[name]) for name in used]
     engines = dict.fromkeys(each.engine for each in (*said, *inner) if each is not None)
     return tuple(engine.value for engine in engines if engine is not Engine.VLLM or len(engines) == 1)
+
+
+def _follow_threads(lane: I32, completion: I64) -> tuple[I64, I64]:
+    """Find the next step on the thread of each, -1 for the last, and when all before it were complete: int64[s] each.
+
+    The first step of a thread has the least integer.
+    """
+    following = np.full(len(lane), -1, np.int64)
+    order = np.argsort(lane, kind="stable")
+    is_same = np.diff(lane[order]) == 0
+    following[order[:-1][is_same]] = order[1:][is_same]
+    previous = np.full(len(lane), np.iinfo(np.int64).min)
+    for index, later in enumerate(following.tolist()):
+        if later >= 0:
+            previous[later] = max(int(previous[index]), int(completion[index]))
+    return following, previous
 
 
 def assign_steps(start: I64, end: I64, lane: I32, call_lane: I32, time: I64) -> I64:
@@ -152,10 +163,10 @@ def _measure_work(trace: Trace, start: I64, end: I64, lane: I32) -> _Work:
     work_start, duration = np.asarray(trace.start[rows]), np.asarray(trace.duration[rows])
     is_kernel = np.isin(trace.kind[rows], (int(Kind.KERNEL), int(Kind.COLLECTIVE)))
     in_graph = is_kernel & np.isin(trace.links.launch_of[rows], graph_launches)
-    measured.time = _sum_by(step, duration, size)
+    measured.time = sum_by_index(step, duration, size)
     measured.kernels = np.bincount(step[is_kernel], minlength=size)
     measured.graph_kernels = np.bincount(step[in_graph], minlength=size)
-    measured.busy = _sum_by(step, _measure_uncovered(step, work_start, work_start + duration), size)
+    measured.busy = sum_by_index(step, _measure_uncovered(step, work_start, work_start + duration), size)
     first = np.full(size, np.iinfo(np.int64).max)
     np.minimum.at(first, step, work_start)
     np.maximum.at(measured.end, step, work_start + duration)
@@ -165,12 +176,6 @@ def _measure_work(trace: Trace, start: I64, end: I64, lane: I32) -> _Work:
     )
     measured.graph_launches = np.bincount(launched[launched >= 0], minlength=size)
     return measured
-
-
-def _sum_by(step: I64, values: I64, size: int) -> I64:
-    sums = np.zeros(size, np.int64)
-    np.add.at(sums, step, values)
-    return sums
 
 
 def _measure_uncovered(step: I64, start: I64, end: I64) -> I64:
@@ -193,18 +198,13 @@ def _measure_uncovered(step: I64, start: I64, end: I64) -> I64:
 
 def _find_waits(trace: Trace, lane: I32) -> dict[int, Intervals]:
     """Find when the threads of steps were in calls that wait for the GPU, by lane."""
-    lanes = np.unique(lane)
-    calls = np.flatnonzero(np.isin(trace.lane, lanes) & (trace.kind == Kind.RUNTIME))
-    used = np.unique(trace.name[calls])
     waits = re.compile(SYNC_CALL_REGEX)
-    is_wait = np.array([waits.match(trace.names[name]) is not None for name in used.tolist()], np.bool_)
-    calls = calls[np.isin(trace.name[calls], used[is_wait])]
-    found = {}
-    for own_lane in lanes.tolist():
-        own_calls = calls[trace.lane[calls] == own_lane]
-        start = np.asarray(trace.start[own_calls])
-        found[own_lane] = union(start, start + trace.duration[own_calls])
-    return found
+    is_wait = match_names(trace, lambda name: waits.match(name) is not None) & (trace.kind == Kind.RUNTIME)
+    lanes = [(number, trace.lanes[number]) for number in np.unique(lane).tolist()]
+    return {
+        number: cover_events(trace, each.first + np.flatnonzero(is_wait[each.first : each.last]))
+        for number, each in lanes
+    }
 
 
 def _measure_lead_ins(
@@ -240,13 +240,6 @@ def _measure_idle(busy: Intervals, end: I64, gap: I64) -> I64:
     length = np.maximum(gap, 0)
     idle = length - (busy.measure_before(end + length) - busy.measure_before(end))
     return np.where(gap < 0, UNKNOWN, idle)
-
-
-def _find_busy_time(trace: Trace) -> Intervals:
-    """Find when any GPU of the process worked."""
-    work = np.flatnonzero(np.isin(trace.kind, [int(kind) for kind in GPU_WORK]))
-    start = np.asarray(trace.start[work])
-    return union(start, start + trace.duration[work])
 
 
 def _explain_launches(kind: U8, batch: I64, is_eager: Bool, work: _Work) -> U8:

@@ -10,8 +10,7 @@ import numpy as np
 from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool
 from torchprof_tui.trace.model.steps import UNKNOWN, StepKind
 
-KINDS = tuple(StepKind)
-"""`ServingSteps.kind` is an index into it."""
+KINDS = tuple(StepKind)  # `ServingSteps.kind` is an index into it
 
 
 class NotGraphed(IntEnum):

@@ -27,7 +27,7 @@ from torchprof_tui.analysis.graphs.captured_ops import CapturedOps
 from torchprof_tui.analysis.graphs.replay_join import find_graph_launches
 from torchprof_tui.analysis.table.counted_calls import Calls, CapturedCalls, build_calls
 from torchprof_tui.analysis.table.op_args import OpArgs, concatenate_op_args, read_event_args
-from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.core.arrays import I32, I64, sum_by_index
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import ReportChunks
@@ -121,9 +121,7 @@ def _sum_launched_work(trace: Trace, ops: CapturedOps, size: int, call_of_event:
     own = others.cpu_call_count
     replayed = ops.replays.work[call_of_event[ops.replays.work] >= 0]
     owner = gpu_parent[call_of_event[replayed] - own]
-    # float64 sums are exact up to 2**53 ns: a hundred days.
-    sums = np.bincount(owner[owner >= 0], weights=trace.duration[replayed[owner >= 0]], minlength=size)
-    self_gpu: I64 = sums.astype(np.int64)
+    self_gpu = sum_by_index(owner[owner >= 0], trace.duration[replayed[owner >= 0]], size)
     self_gpu[:own] += others.self_gpu[:own]
     return self_gpu
 

@@ -37,8 +37,9 @@ from torchprof_tui.analysis.dispatch.ancestry import (
     follow_to_fixpoint,
     sum_subtrees,
 )
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.build import nesting
-from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, sum_by_index
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
@@ -109,8 +110,7 @@ def fold_only_children(parent: I32, name: I32, self_time: I64) -> tuple[Bool, I3
     return kept, parent[kept], self_time[kept]
 
 
-_BLOCK_SIZE = 1024
-"""Events checked per block, backwards: the running event is usually among the last few dozen."""
+_BLOCK_SIZE = 1024  # events checked per block, backwards: the running event is usually among the last few dozen
 
 
 def find_innermost_at(trace: Trace, rows: I32, times: I64) -> I32:
@@ -151,14 +151,9 @@ _IGNORED_NAMES = frozenset(
 )
 """Names that `profiler_util.py::_filter_name` leaves out."""
 
-_MIN_MATCH_SHARE = 0.99
-"""Share of linked GPU events whose External id must be that of an operator around their launch."""
-
-_MAX_SLOTS_PER_CALL = 16
-"""Sums are looked up in a dense array if it has at most this many slots per call."""
-
-_SPAN_PADDING = 1
-"""ns by which Kineto widens the span of an annotation on the GPU at both ends (output_json.cpp)."""
+_MIN_MATCH_SHARE = 0.99  # share of linked GPU events whose External id must be that of an operator around their launch
+_MAX_SLOTS_PER_CALL = 16  # sums are looked up in a dense array if it has at most this many slots per call
+_SPAN_PADDING = 1  # ns by which Kineto widens the span of an annotation on the GPU at both ends (output_json.cpp)
 
 
 @dataclass(frozen=True)
@@ -211,9 +206,7 @@ def build_calls(trace: Trace, left_out: Bool | None = None) -> Calls:
     `left_out` bool[n]: GPU work that counts for no operator, though it has its External id.
     """
     names, code = _merge_step_names(trace.names)
-    is_counted = np.fromiter((name not in _IGNORED_NAMES for name in trace.names), np.bool_, len(trace.names))[
-        trace.name
-    ]
+    is_counted = ~match_names(trace, _IGNORED_NAMES.__contains__)
     # In a trace that torch did not write, every event on a thread is a call
     kinds = (Kind.STEP, Kind.ANNOTATION, Kind.OP, Kind.RUNTIME, Kind.OVERHEAD)
     on_cpu = np.flatnonzero(
@@ -234,8 +227,7 @@ def build_calls(trace: Trace, left_out: Bool | None = None) -> Calls:
     kept, parent, self_gpu = fold_only_children(parent, name, self_gpu)
     on_cpu, name, duration = on_cpu[kept], name[kept], duration[kept]
     has_parent = np.flatnonzero(parent >= 0)
-    # float64 sums are exact up to 2**53 ns: a hundred days.
-    child_time = np.bincount(parent[has_parent], weights=duration[has_parent], minlength=len(parent)).astype(np.int64)
+    child_time = sum_by_index(parent[has_parent], duration[has_parent], len(parent))
 
     gpu_duration, gpu_start = np.asarray(trace.duration[on_gpu]), np.asarray(trace.start[on_gpu])
     if "baseTimeNanoseconds" in trace.header:  # earlier traces use µs and widen spans differently
@@ -420,8 +412,7 @@ class _SumsByKey:
 
     def __init__(self, keys: I64, amounts: I64) -> None:
         self._keys, inverse = np.unique(keys, return_inverse=True)
-        # float64 sums are exact up to 2**53 ns: a hundred days.
-        self._sums = np.bincount(inverse, weights=amounts, minlength=len(self._keys)).astype(np.int64)
+        self._sums = sum_by_index(inverse, amounts, len(self._keys))
 
     def look_up(self, keys: I64) -> I64:
         """Look up the sum of each key, 0 where it has none: int64[k]."""

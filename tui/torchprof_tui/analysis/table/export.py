@@ -15,8 +15,7 @@ from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit, format_spans
 
 CleanText = Callable[[str], str]
 
-_FRAME_SEPARATOR = " < "
-"""Separates the frames of a stack where a cell must be one line."""
+_FRAME_SEPARATOR = " < "  # separates the frames of a stack where a cell must be one line
 
 
 def column_key(field: Field) -> str:

@@ -101,8 +101,7 @@ class RowFlops:
     share: F64
 
 
-MAX_CALL_DEPTH = 1000
-"""Calls above a matrix product that get its data type: no operator is called through more."""
+MAX_CALL_DEPTH = 1000  # calls above a matrix product that get its data type: no operator is called through more
 
 
 def compute_call_flops(trace: Trace, calls: Calls, args: OpArgs) -> CallFlops:

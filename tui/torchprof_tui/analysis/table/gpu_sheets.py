@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -82,7 +81,13 @@ def build_collectives_sheet(trace: Trace, event_mask: Bool | None = None, report
         entry_args = entry.get("args")
         args = entry_args if isinstance(entry_args, dict) else {}
         name = str(args.get("Collective name") or trace.names[trace.name[events[index]]])
-        key = (name, str(args.get("dtype") or ""), _format_group(args))
+        group = str(args.get("Process Group Description") or args.get("Process Group Name") or "")
+        size = args.get("Group size")
+        if group and isinstance(size, int):
+            group = f"{group} × {size}"
+        elif not group and size is not None:
+            group = str(size)
+        key = (name, str(args.get("dtype") or ""), group)
         row[index] = keys.setdefault(key, len(keys))
         moved[index] = compute_message_bytes(args)
     fields = (NAME_FIELD, Field("dtype", "type", Unit.TEXT), Field("group", "group", Unit.TEXT))
@@ -90,16 +95,8 @@ def build_collectives_sheet(trace: Trace, event_mask: Bool | None = None, report
     return _build_sheet("Collectives", trace, events, row, texts, fields, moved)
 
 
-def _format_group(args: dict[str, Any]) -> str:
-    name = str(args.get("Process Group Description") or args.get("Process Group Name") or "")
-    size = args.get("Group size")
-    return f"{name} × {size}" if name and isinstance(size, int) else name or (str(size) if size is not None else "")
-
-
 def _select_events(trace: Trace, kinds: tuple[Kind, ...], event_mask: Bool | None) -> I32:
-    is_wanted = np.zeros(256, np.bool_)
-    is_wanted[[int(kind) for kind in kinds]] = True
-    mask = is_wanted[trace.kind]
+    mask = np.isin(trace.kind, [int(kind) for kind in kinds])
     return np.flatnonzero(mask if event_mask is None else mask & event_mask).astype(np.int32)
 
 
@@ -215,7 +212,7 @@ def build_arrivals_sheet(arrivals: Arrivals) -> Sheet:
             for present, expected in zip(present_ranks.tolist(), expected_ranks.tolist(), strict=True)
         ]
     totals = measure_totals(arrivals)
-    return Sheet("Arrivals", fields, dict(columns), members, first, tuple(_format_totals(totals)), totals)
+    return Sheet("Arrivals", fields, dict(columns), members, first, _format_totals(totals), totals)
 
 
 def _expected_ranks(arrivals: Arrivals) -> I64:
@@ -224,17 +221,14 @@ def _expected_ranks(arrivals: Arrivals) -> I64:
     As many as its group lists, at least those that took part or are known to miss it. All ranks of the run where no
     group was recorded.
     """
-    matched = arrivals.ranks.matched_collectives
-    known_ranks = arrivals.present.sum(axis=1) + matched.missing_ranks[arrivals.collective_index]
+    matched, index = arrivals.ranks.matched_collectives, arrivals.collective_index
+    known_ranks = arrivals.present.sum(axis=1) + matched.missing_ranks[index]
     run_size = max(len(arrivals.ranks), arrivals.ranks.all[0].trace.world_size or 0)
-    rank_lists = [_RANK_LIST.search(text) for text in matched.texts]
-    group_sizes = [run_size if not text else 0 for text in matched.texts]
-    for code, rank_list in enumerate(rank_lists):
-        if rank_list is not None:
-            group_sizes[code] = rank_list[1].count(",") + 1
-    expected: I64 = np.maximum(
-        known_ranks, np.array(group_sizes or [0], np.int64)[matched.group[arrivals.collective_index]]
-    )
+    group_sizes = [0]
+    for text in matched.texts:
+        ranks = _RANK_LIST.search(text)
+        group_sizes.append(ranks[1].count(",") + 1 if ranks else 0 if text else run_size)
+    expected: I64 = np.maximum(known_ranks, np.array(group_sizes[1:] or [0], np.int64)[matched.group[index]])
     return expected
 
 
@@ -271,7 +265,7 @@ def measure_totals(arrivals: Arrivals) -> ArrivalTotals:
     )
 
 
-def _format_totals(totals: ArrivalTotals) -> list[str]:
+def _format_totals(totals: ArrivalTotals) -> tuple[str, ...]:
     """Format for each rank how often it came last and how long it waited; then what was not matched."""
     lines = []
     for rank in totals.ranks:
@@ -279,18 +273,10 @@ def _format_totals(totals: ArrivalTotals) -> list[str]:
             lines.append(f"{rank.label}: took part in none of these collectives; waits are computed without it")
             continue
         lines.append(f"{rank.label}: last {rank.last} of {rank.collectives}, waited {format_duration(rank.waited)}")
-    return [*lines, *_format_unmatched(totals)]
-
-
-def _format_unmatched(totals: ArrivalTotals) -> list[str]:
-    """Format what could not be matched, one line per reason; empty where all was."""
-    lines = []
-    if totals.unmatched:
-        lines.append(f"{totals.unmatched} without a match on another rank")
-    if totals.before_recording:
-        lines.append(f"{totals.before_recording} launched before the recording, left out")
-    if totals.incomplete:
-        lines.append(f"{totals.incomplete} missing on a rank of the group")
-    if totals.mismatched:
-        lines.append(f"{totals.mismatched} with another type or size on some ranks")
-    return lines
+    not_matched = {
+        "without a match on another rank": totals.unmatched,
+        "launched before the recording, left out": totals.before_recording,
+        "missing on a rank of the group": totals.incomplete,
+        "with another type or size on some ranks": totals.mismatched,
+    }
+    return (*lines, *(f"{count} {text}" for text, count in not_matched.items() if count))

@@ -22,7 +22,6 @@ from torchprof_tui.analysis.patterns.verdict.verdict import ScopeRegime, measure
 from torchprof_tui.analysis.serving.measure_steps import get_serving_steps
 from torchprof_tui.analysis.serving.report import NO_SERVING_STEPS, RECORD_SERVING_STEPS, summarize_kinds
 from torchprof_tui.analysis.serving.serving_steps import KINDS, NOT_GRAPHED_TEXT, KindSummary, ServingSteps
-from torchprof_tui.analysis.table import groups
 from torchprof_tui.analysis.table.captured_calls import (
     CallSitesWithCaptures,
     add_captured_calls,
@@ -34,7 +33,7 @@ from torchprof_tui.analysis.table.flops import CallFlops, compute_call_flops
 from torchprof_tui.analysis.table.op_args import OpArgs
 from torchprof_tui.analysis.table.profiler_table import GroupBy, Groups, ProfilerTable, TableColumn, sum_calls
 from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
-from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, sum_by_index
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.steps import UNKNOWN
 from torchprof_tui.trace.model.trace import Trace
@@ -166,7 +165,10 @@ def add_serving_columns(sheet: Sheet, group_by: GroupBy, trace: Trace, event_mas
     chosen = None if event_mask is None else event_mask[steps.event]
     kinds = {kind.kind.value: kind for kind in summarize_kinds(steps, chosen)}
     rows = [kinds.get(str(name)) for name in sheet.columns["name"]]
-    columns = {field.key: _to_column(rows, read) for field, read in _KIND_COLUMNS}
+    columns: dict[str, Sequence[str] | I64 | F64] = {}
+    for field, read in _KIND_COLUMNS:
+        values = [None if row is None else read(row) for row in rows]
+        columns[field.key] = np.array([np.nan if value is None else value for value in values], np.float64)
     sheet = _insert(sheet, tuple(field for field, _ in _KIND_COLUMNS), columns)
     return replace(sheet, totals=(*sheet.totals, *format_reasons(tuple(kinds.values()))))
 
@@ -180,11 +182,6 @@ def format_reasons(kinds: Sequence[KindSummary]) -> list[str]:
     ]
 
 
-def _to_column(rows: Sequence[KindSummary | None], read: Callable[[KindSummary], float | None]) -> F64:
-    values = (None if row is None else read(row) for row in rows)
-    return np.array([np.nan if value is None else value for value in values], np.float64)
-
-
 def _insert(sheet: Sheet, fields: tuple[Field, ...], columns: Mapping[str, Sequence[str] | I64 | F64]) -> Sheet:
     return replace(sheet, fields=(sheet.fields[0], *fields, *sheet.fields[1:]), columns={**sheet.columns, **columns})
 
@@ -196,24 +193,17 @@ def _build_step_columns(sheet: Sheet, steps: ServingSteps, trace: Trace) -> dict
     first = sheet.members[np.minimum(sheet.first[:-1], max(len(sheet.members) - 1, 0))]
     times = compute_request_times(trace)[first]
     index[inside] = step_index_at(trace, times[inside])
-    kinds = ["" if row < 0 else KINDS[steps.kind[row]].value for row in index.tolist()]
-
-    def column(values: I64) -> F64:
-        known = (index >= 0) & (values[np.maximum(index, 0)] != UNKNOWN)
-        return np.where(known, values[np.maximum(index, 0)], np.nan)
-
-    return {
-        "number": column(steps.number),
-        "kind": kinds,
-        "batch": column(steps.batch),
-        "tokens": column(steps.tokens),
-        "kv_length": column(steps.kv_length),
-        "step": column(steps.step_time),
+    columns: dict[str, Sequence[str] | I64 | F64] = {
+        "kind": ["" if row < 0 else KINDS[steps.kind[row]].value for row in index.tolist()]
     }
+    numbers = {"number": steps.number, "batch": steps.batch, "tokens": steps.tokens}
+    for key, values in (numbers | {"kv_length": steps.kv_length, "step": steps.step_time}).items():
+        of_row = values[np.maximum(index, 0)]
+        columns[key] = np.where((index >= 0) & (of_row != UNKNOWN), of_row, np.nan)
+    return columns
 
 
-STACK_DEPTH = 5
-"""Frames in a stack: `key_averages(group_by_stack_n=5)` is the usual call."""
+STACK_DEPTH = 5  # frames in a stack: `key_averages(group_by_stack_n=5)` is the usual call
 
 MEMORY_ROW = "[memory]"
 
@@ -228,6 +218,7 @@ class Profile:
     def __init__(self, trace: Trace, measure_regime: Callable[[Scope | None], ScopeRegime] | None = None) -> None:
         self.trace = trace
         self.measure_regime = measure_regime or self._measure_regime
+        self._checker: Checker | None = None
         self._args: OpArgs | None = None
         self._flops: CallFlops | None = None
         self._groups: dict[GroupBy, Groups] = {}
@@ -239,11 +230,8 @@ class Profile:
         return self.own_calls if ops is None else add_captured_calls(self.trace, self.own_calls, ops)
 
     def _measure_regime(self, scope: Scope | None) -> ScopeRegime:
-        return measure_regime(self._checker.view(scope or self._checker.default_scope))
-
-    @cached_property
-    def _checker(self) -> Checker:
-        return Checker(self.trace)
+        checker = self._checker = self._checker or Checker(self.trace)
+        return measure_regime(checker.view(scope or checker.default_scope))
 
     @cached_property
     def own_calls(self) -> Calls:
@@ -273,10 +261,19 @@ class Profile:
 
     def groups(self, group_by: GroupBy, report: ReportChunks | None = None) -> Groups:
         """Return the row of each call; cached. Raises NotRecordedError, and the errors of `args` for shapes."""
-        result = self._groups.get(group_by)
-        if result is None:
-            result = self._groups[group_by] = self._build_groups(group_by, report)
-        return result
+        calls = self.calls
+        builders: dict[GroupBy, Callable[[], Groups]] = {
+            GroupBy.NAME: lambda: group_by_name(calls),
+            GroupBy.SHAPE: lambda: group_by_shape(calls, self.args(report)),
+            GroupBy.STACK: lambda: group_by_stack(calls, self.call_sites, STACK_DEPTH),
+            GroupBy.MODULE: lambda: group_by_module(calls, self.call_sites),
+            GroupBy.CLASS: lambda: group_by_class(calls),
+            GroupBy.STEP: lambda: group_by_step(self.trace, calls, self.request_times),
+            GroupBy.STEP_KIND: lambda: group_by_step_kind(self.trace, calls, self.request_times),
+        }
+        if group_by not in self._groups:
+            self._groups[group_by] = builders[group_by]()
+        return self._groups[group_by]
 
     def build_table(
         self, group_by: GroupBy = GroupBy.NAME, event_mask: Bool | None = None, report: ReportChunks | None = None
@@ -299,22 +296,6 @@ class Profile:
                 first=np.append(table.first, table.first[-1]),
             )
         return table
-
-    def _build_groups(self, group_by: GroupBy, report: ReportChunks | None) -> Groups:
-        calls = self.calls
-        if group_by is GroupBy.SHAPE:
-            return groups.group_by_shape(calls, self.args(report))
-        if group_by is GroupBy.STACK:
-            return groups.group_by_stack(calls, self.call_sites, STACK_DEPTH)
-        if group_by is GroupBy.MODULE:
-            return groups.group_by_module(calls, self.call_sites)
-        if group_by is GroupBy.CLASS:
-            return groups.group_by_class(calls)
-        if group_by is GroupBy.STEP:
-            return groups.group_by_step(self.trace, calls, self.request_times)
-        if group_by is GroupBy.STEP_KIND:
-            return groups.group_by_step_kind(self.trace, calls, self.request_times)
-        return groups.group_by_name(calls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,42 +331,31 @@ def compute_gpu_time_shares(profile: Profile) -> GpuTimeShares:
     names, name_index = np.unique(trace.name[work], return_inverse=True)
     class_of_work = classify_names([trace.names[name] for name in names.tolist()])[name_index]
     duration = trace.duration[work]
-    time_by_class = np.bincount(class_of_work, weights=duration, minlength=len(KernelClass)).astype(np.int64)
-    classes_by_time = [
-        int(kernel_class) for kernel_class in np.argsort(-time_by_class, kind="stable") if time_by_class[kernel_class]
-    ]
+    time_by_class = sum_by_index(class_of_work, duration, len(KernelClass))
+    heaviest = [number for number in np.argsort(-time_by_class, kind="stable").tolist() if time_by_class[number]]
+    labels = [KernelClass(number).label for number in heaviest]
     total_time = max(int(time_by_class.sum()), 1)
-    classes = [
-        TimeShare(
-            KernelClass(kernel_class).label,
-            int(time_by_class[kernel_class]),
-            int(time_by_class[kernel_class]) / total_time,
-        )
-        for kernel_class in classes_by_time
-    ]
+
+    def share(label: str, time: int) -> TimeShare:
+        return TimeShare(label, time, time / total_time)
 
     step_index = step_index_at(trace, profile.request_times[work]) if trace.steps else np.full(len(work), -1, np.int32)
     time_by_step = np.zeros((len(trace.steps), len(KernelClass)), np.int64)
     in_step = step_index >= 0
     np.add.at(time_by_step, (step_index[in_step], class_of_work[in_step]), duration[in_step])
-    modules, missing_reason = _module_shares(profile, total_time)
-    return GpuTimeShares(
-        classes=classes,
-        modules=modules,
-        modules_missing_reason=missing_reason,
-        step_names=[trace_step.name for trace_step in trace.steps],
-        step_time=np.array([trace_step.duration for trace_step in trace.steps], np.int64),
-        class_labels=[KernelClass(kernel_class).label for kernel_class in classes_by_time],
-        time_by_step=time_by_step[:, classes_by_time],
-    )
-
-
-def _module_shares(profile: Profile, total_time: int) -> tuple[list[TimeShare], str]:
-    """Return (shares by module, heaviest first, ""), or ([], why modules are missing)."""
+    modules, missing_reason = [], ""
     try:
         table = profile.build_table(GroupBy.MODULE)
+        rows = table.sort_rows(TableColumn.GPU).tolist()
+        modules = [share(table.names[row], int(table.gpu[row])) for row in rows if table.gpu[row]]
     except NotRecordedError as error:
-        return [], str(error)
-    heaviest = table.sort_rows(TableColumn.GPU).tolist()
-    shares = [TimeShare(table.names[row], int(table.gpu[row]), int(table.gpu[row]) / total_time) for row in heaviest]
-    return [share for share in shares if share.time], ""
+        missing_reason = str(error)
+    return GpuTimeShares(
+        classes=[share(label, int(time_by_class[number])) for label, number in zip(labels, heaviest, strict=True)],
+        modules=modules,
+        modules_missing_reason=missing_reason,
+        step_names=[step.name for step in trace.steps],
+        step_time=np.array([step.duration for step in trace.steps], np.int64),
+        class_labels=labels,
+        time_by_step=time_by_step[:, heaviest],
+    )

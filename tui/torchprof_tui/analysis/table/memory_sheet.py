@@ -105,19 +105,18 @@ def build_memory_sheet(trace: Trace, calls: Calls, event_mask: Bool | None = Non
         "net": sums(sizes),
         "largest": largest,
     }
-    totals = _sum_totals(memory, lifetimes, sizes, held)
-    lines = []
-    if totals.unknown_devices:
-        lines.append(f"held at end is unknown for {', '.join(totals.unknown_devices)}: this trace records no addresses")
-    if totals.freed_foreign:
-        lines.append(f"{totals.freed_foreign / 2**20:,.1f} MiB freed here were allocated before the recording")
-    return Sheet("Memory", _FIELDS, columns, members, first, tuple(lines), totals)
+    return Sheet("Memory", _FIELDS, columns, members, first, *_sum_totals(memory, lifetimes, sizes, held))
 
 
-def _sum_totals(memory: MemoryEvents, lifetimes: MemoryLifetimes, sizes: I64, held: F64) -> MemoryTotals:
-    """Sum the counted records; `sizes` int64[k]: their bytes, negative for frees; `held`: bytes by row, NaN unknown."""
+def _sum_totals(
+    memory: MemoryEvents, lifetimes: MemoryLifetimes, sizes: I64, held: F64
+) -> tuple[tuple[str, ...], MemoryTotals]:
+    """Sum the counted records, and format what "held at end" leaves out.
+
+    `sizes` int64[k]: their bytes, negative for frees; `held`: bytes by row, NaN unknown.
+    """
     without_address = np.flatnonzero(~lifetimes.has_address).tolist()
-    return MemoryTotals(
+    totals = MemoryTotals(
         allocations=int((sizes > 0).sum()),
         allocated=int(np.maximum(sizes, 0).sum()),
         frees=int((sizes < 0).sum()),
@@ -126,6 +125,12 @@ def _sum_totals(memory: MemoryEvents, lifetimes: MemoryLifetimes, sizes: I64, he
         freed_foreign=-int(memory.bytes[lifetimes.is_foreign].sum()),
         unknown_devices=tuple(sorted({_format_device(memory, record) for record in without_address})),
     )
+    lines = []
+    if totals.unknown_devices:
+        lines.append(f"held at end is unknown for {', '.join(totals.unknown_devices)}: this trace records no addresses")
+    if totals.freed_foreign:
+        lines.append(f"{totals.freed_foreign / 2**20:,.1f} MiB freed here were allocated before the recording")
+    return tuple(lines), totals
 
 
 def find_memory_peaks(trace: Trace) -> list[MemoryPeak]:

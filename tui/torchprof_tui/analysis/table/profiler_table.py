@@ -11,7 +11,7 @@ import numpy as np
 
 from torchprof_tui.analysis.search.name_search import BadPattern, compile_matcher
 from torchprof_tui.analysis.table.counted_calls import Calls
-from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, sum_by_index
 
 
 class TextColumn:
@@ -121,10 +121,6 @@ class TableRow:
     self_gpu_share: float
     gpu_share: float
 
-    @property
-    def cpu_average(self) -> float:
-        return self.cpu / max(self.calls, 1)
-
 
 @dataclass(frozen=True)
 class ProfilerTable:
@@ -189,22 +185,23 @@ class ProfilerTable:
 
     def column_values(self, column: TableColumn) -> I64 | F64:
         """Return the numbers of a column, [k]: ns, calls, or shares. Raises KeyError for NAME."""
-        average = {TableColumn.CPU_AVERAGE: self.cpu, TableColumn.GPU_AVERAGE: self.gpu}.get(column)
-        if average is not None:
-            return average / np.maximum(self.calls, 1)
-        value_and_total = {
-            TableColumn.CALLS: (self.calls, 1),
-            TableColumn.SELF_CPU: (self.self_cpu, 1),
-            TableColumn.CPU: (self.cpu, 1),
-            TableColumn.SELF_GPU: (self.self_gpu, 1),
-            TableColumn.GPU: (self.gpu, 1),
-            TableColumn.SELF_CPU_SHARE: (self.self_cpu, self.self_cpu_total),
-            TableColumn.CPU_SHARE: (self.cpu, self.self_cpu_total),
-            TableColumn.SELF_GPU_SHARE: (self.self_gpu, self.self_gpu_total),
-            TableColumn.GPU_SHARE: (self.gpu, self.self_gpu_total),
+        cpu_total, gpu_total = max(self.self_cpu_total, 1), max(self.self_gpu_total, 1)
+        calls = np.maximum(self.calls, 1)
+        parts: dict[TableColumn, tuple[I64, int | I64 | None]] = {
+            TableColumn.CALLS: (self.calls, None),
+            TableColumn.SELF_CPU: (self.self_cpu, None),
+            TableColumn.CPU: (self.cpu, None),
+            TableColumn.SELF_GPU: (self.self_gpu, None),
+            TableColumn.GPU: (self.gpu, None),
+            TableColumn.SELF_CPU_SHARE: (self.self_cpu, cpu_total),
+            TableColumn.CPU_SHARE: (self.cpu, cpu_total),
+            TableColumn.SELF_GPU_SHARE: (self.self_gpu, gpu_total),
+            TableColumn.GPU_SHARE: (self.gpu, gpu_total),
+            TableColumn.CPU_AVERAGE: (self.cpu, calls),
+            TableColumn.GPU_AVERAGE: (self.gpu, calls),
         }
-        value, total = value_and_total[column]
-        return value if total == 1 else value / max(total, 1)
+        value, divisor = parts[column]
+        return value if divisor is None else value / divisor
 
     def filter_rows(self, text: str) -> Bool | BadPattern:
         """Return which rows have `text` in name or detail: bool[k]; `/text/` is a regular expression. All for ""."""
@@ -239,10 +236,10 @@ def sum_calls(calls: Calls, groups: Groups, call_mask: Bool | None = None) -> Pr
         )
         is_outermost, gpu_mask = outermost, is_gpu_work
     mask_by_column = {"self_cpu": None, "cpu": is_outermost, "self_gpu": gpu_mask, "gpu": gpu_mask}
-    sums = {
-        name: _sum_by_row(row, getattr(calls, name)[indices], len(used_rows), mask)
-        for name, mask in mask_by_column.items()
-    }
+    sums = {}
+    for name, mask in mask_by_column.items():
+        counted = slice(None) if mask is None else mask
+        sums[name] = sum_by_index(row[counted], getattr(calls, name)[indices][counted], len(used_rows))
     row_order = np.argsort(row.astype(np.uint16) if len(used_rows) < 1 << 16 else row, kind="stable")
     count = np.bincount(row, minlength=len(used_rows))
     counted_calls = count
@@ -276,14 +273,6 @@ def _find_first_calls(calls: Calls, row: I32, indices: I64, size: int) -> tuple[
     used_rows, first_position = np.unique(row[order], return_index=True)
     by_time = np.argsort(first_position, kind="stable")
     return used_rows[by_time].astype(np.int64), indices[order[first_position[by_time]]]
-
-
-def _sum_by_row(row: I32, values: I64, size: int, mask: Bool | None) -> I64:
-    """Sum each row, over all values or those in `mask`: int64[size]."""
-    if mask is not None:
-        row, values = row[mask], values[mask]
-    # float64 sums are exact up to 2**53 ns: a hundred days.
-    return np.bincount(row, weights=values, minlength=size).astype(np.int64)
 
 
 def _share(part: int, total: int) -> float:

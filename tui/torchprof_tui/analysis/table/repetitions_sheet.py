@@ -69,11 +69,8 @@ REPETITION_FIELDS = (
 """Columns: `events` are those of one (the median); `busy` is the share of its time in which they ran."""
 
 
-_OF_EACH = " of each"
-"""Ends the names of rows that count the same place of several patterns around it."""
-
-MAX_NUMBERS = 4
-"""Repetitions that are named of those that differ."""
+_OF_EACH = " of each"  # ends the names of rows that count the same place of several patterns around it
+MAX_NUMBERS = 4  # repetitions that are named of those that differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +89,11 @@ def build_repetitions_sheet(trace: Trace, repetitions: Repetitions) -> Sheet:
     the first events of its repetitions.
     """
     parts = [_choose_rows(repetitions, index) for index in range(len(repetitions.patterns))]
-    names = [name for part in parts for name in _name_rows(trace, repetitions, part)]
+    names: list[str] = []
+    for part in parts:  # rows of one repetition are named with what it is, such as `1 #0 prefill`
+        is_single = not part.names[0].endswith(_OF_EACH)
+        kinds = find_kinds(trace, repetitions, part.pattern).tolist() if is_single else [NO_KIND] * len(part.names)
+        names += [f"{name} {name_kind(kind)}".rstrip() for name, kind in zip(part.names, kinds, strict=True)]
     columns: dict[str, list[str] | I64] = {"name": names}
     numbers = [_measure_rows(part) for part in parts]
     for key in [field.key for field in REPETITION_FIELDS[1:]]:
@@ -129,14 +130,6 @@ def _choose_rows(repetitions: Repetitions, index: int) -> _Rows:
         return _Rows(pattern, row, [f"{pattern.label} #{number}" for number in range(len(pattern))])
     row = pattern.position.astype(np.int64)
     return _Rows(pattern, row, [f"{pattern.label} #{number}{_OF_EACH}" for number in range(int(row.max()) + 1)])
-
-
-def _name_rows(trace: Trace, repetitions: Repetitions, part: _Rows) -> list[str]:
-    """Name the rows; those of one repetition with what it is, such as `1 #0 prefill`."""
-    if part.names[0].endswith(_OF_EACH):
-        return part.names
-    kinds = find_kinds(trace, repetitions, part.pattern).tolist()
-    return [f"{name} {name_kind(kind)}".rstrip() for name, kind in zip(part.names, kinds, strict=True)]
 
 
 def _measure_rows(part: _Rows) -> dict[str, I64]:
@@ -234,14 +227,8 @@ def format_pattern(pattern: PatternTotals, unit: str) -> str:
         count += f" ({'; '.join(remarks)})"
     every = "" if pattern.interval is None else f", one every {format_duration(pattern.interval)}"
     times = f"p50 {format_duration(pattern.median)}, p95 {format_duration(pattern.p95)}{every}"
-    return f"{pattern.label}: {count}, {times}, {pattern.coverage:.0%} of the time; {_format_differing(pattern)}"
-
-
-def _format_differing(pattern: PatternTotals) -> str:
-    """Say how many differ from the one that stands for all, and which, where these are few."""
-    if not pattern.differing:
-        return "all alike"
-    if pattern.differing > len(pattern.differing_numbers) or not pattern.is_unit:
-        return f"{pattern.differing} differ"
-    numbers = ", ".join(f"#{number}" for number in pattern.differing_numbers)
-    return f"{pattern.differing} {'differs' if pattern.differing == 1 else 'differ'}: {numbers}"
+    differing = f"{pattern.differing} differ" if pattern.differing else "all alike"
+    if pattern.is_unit and 0 < pattern.differing <= len(pattern.differing_numbers):
+        numbers = ", ".join(f"#{number}" for number in pattern.differing_numbers)
+        differing = f"{pattern.differing} {'differs' if pattern.differing == 1 else 'differ'}: {numbers}"
+    return f"{pattern.label}: {count}, {times}, {pattern.coverage:.0%} of the time; {differing}"

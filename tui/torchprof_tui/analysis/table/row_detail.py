@@ -13,7 +13,7 @@ from torchprof_tui.analysis.kernel.kernel_summary import (
 )
 from torchprof_tui.analysis.table.counted_calls import Calls
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
-from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, sum_by_index
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -63,6 +63,14 @@ def build_row_detail(trace: Trace, calls: Calls, table: ProfilerTable, row: int)
     duration = np.where(has_gpu_time[members], calls.gpu[members], calls.cpu[members])
     in_row = np.zeros(len(calls), np.bool_)
     in_row[members] = True
+    callees = np.flatnonzero((calls.parent >= 0) & in_row[np.maximum(calls.parent, 0)] & ~calls.on_gpu)
+    is_work = calls.on_gpu & ~calls.annotation
+    if (in_row & calls.on_gpu).any():
+        is_work &= in_row
+    else:
+        is_work &= find_nearest_ancestor_or_self(calls.parent, in_row) >= 0
+    work = np.flatnonzero(is_work)
+    # The caller of GPU work is the operator or annotation around its launch.
     caller = calls.parent[members].astype(np.int64)
     is_runtime = np.asarray(trace.kind[calls.event] == Kind.RUNTIME)
     if calls.captured is not None:
@@ -77,8 +85,8 @@ def build_row_detail(trace: Trace, calls: Calls, table: ProfilerTable, row: int)
         duration=duration,
         spread=compute_duration_statistics(duration) if len(members) else None,
         callers=_sum_by_name(calls, code, duration, int(duration.sum())),
-        callees=_sum_callees(calls, in_row),
-        kernels=_sum_kernels(calls, in_row),
+        callees=_sum_by_name(calls, calls.name[callees], calls.cpu[callees], int(calls.cpu[members].sum())),
+        kernels=_sum_by_name(calls, calls.name[work], calls.gpu[work], int(calls.gpu[work].sum())),
     )
 
 
@@ -99,28 +107,11 @@ def find_row_of_event(trace: Trace, calls: Calls, table: ProfilerTable, event: i
     return -1
 
 
-def _sum_callees(calls: Calls, in_row: Bool) -> list[RelatedName]:
-    callees = np.flatnonzero((calls.parent >= 0) & in_row[np.maximum(calls.parent, 0)] & ~calls.on_gpu)
-    members = np.flatnonzero(in_row)
-    return _sum_by_name(calls, calls.name[callees], calls.cpu[callees], int(calls.cpu[members].sum()))
-
-
-def _sum_kernels(calls: Calls, in_row: Bool) -> list[RelatedName]:
-    is_work = calls.on_gpu & ~calls.annotation
-    if (in_row & calls.on_gpu).any():
-        is_work &= in_row
-    else:
-        is_work &= find_nearest_ancestor_or_self(calls.parent, in_row) >= 0
-    work_indices = np.flatnonzero(is_work)
-    return _sum_by_name(calls, calls.name[work_indices], calls.gpu[work_indices], int(calls.gpu[work_indices].sum()))
-
-
 def _sum_by_name(calls: Calls, code: I32 | I64, time: I64, total: int) -> list[RelatedName]:
     """Sum times by name, longest first; codes -1 and -2 stand for TOP_LEVEL and NO_LAUNCH."""
     used_codes, inverse = np.unique(code, return_inverse=True)
     count = np.bincount(inverse, minlength=len(used_codes))
-    # float64 sums are exact up to 2**53 ns: a hundred days.
-    time_by_code = np.bincount(inverse, weights=time, minlength=len(used_codes)).astype(np.int64)
+    time_by_code = sum_by_index(inverse, time, len(used_codes))
     related = []
     for position in np.argsort(-time_by_code, kind="stable").tolist():
         name_code = int(used_codes[position])

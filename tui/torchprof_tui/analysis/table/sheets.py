@@ -16,7 +16,7 @@ import numpy as np
 from torchprof_tui.analysis.kernel.names.distinct_labels import label_kernels
 from torchprof_tui.analysis.search.name_search import BadPattern
 from torchprof_tui.analysis.table.profiler_table import TextColumn, match_rows
-from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, sum_by_index
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -199,10 +199,7 @@ class Sheet:
 
     def field(self, key: str) -> Field:
         """Return the column of this key. Raises KeyError."""
-        for field in self.fields:
-            if field.key == key:
-                return field
-        raise KeyError(key)
+        return {field.key: field for field in self.fields}[key]
 
     def sort_rows(self, key: str, descending: bool | None = None) -> I64:
         """Sort rows by a column, by default numbers descending and text ascending, unknown values last: int64[k].
@@ -259,8 +256,7 @@ def group_events(row: I32 | I64, size: int, events: I32) -> tuple[I32, I64, Call
     count = np.bincount(row, minlength=size)
 
     def sums(values: I64 | F64) -> I64:
-        # float64 sums are exact up to 2**53: a hundred days of ns, nine petabytes.
-        return np.bincount(row, weights=values, minlength=size).astype(np.int64)
+        return sum_by_index(row, values, size)
 
     return events[order].astype(np.int32), np.concatenate([[0], np.cumsum(count)]).astype(np.int64), sums
 

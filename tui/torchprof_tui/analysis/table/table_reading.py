@@ -14,13 +14,11 @@ from torchprof_tui.analysis.table.sheets import Sheet
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
 from torchprof_tui.trace.core.time_format import format_duration
 
-LARGE_SHARE = 1 / 3
-"""Of the CPU's time: it is named before dispatch, which every program has."""
+LARGE_SHARE = 1 / 3  # of the CPU's time: it is named before dispatch, which every program has
 
 CHILDREN_RATIO = 5.0
 MANY_CALLS = 100
-SHORT_CALL = 20_000
-"""Of a row: its total by its self time, its calls, and their mean self time in ns."""
+SHORT_CALL = 20_000  # of a row: its total by its self time, its calls, and their mean self time in ns
 
 _SYNC_CALL = re.compile(SYNC_CALL_REGEX)
 _COMPILING = re.compile(r"dynamo|inductor|compile|aot", re.IGNORECASE)
@@ -47,19 +45,17 @@ def describe_balance(table: ProfilerTable, measured: ScopeRegime) -> str:
     cpu, gpu = max(int(table.self_cpu_total) - waits, 0), int(table.self_gpu_total)
     if not cpu:
         return ""
-    text = f"CPU {format_duration(cpu)} : GPU {format_duration(gpu)} = {_format_ratio(cpu / gpu)}"
+    ratio = cpu / gpu
+    larger = max(ratio, 1 / ratio)
+    shown = f"{larger:.0f}" if larger >= 10 else f"{larger:.1f}"
+    shown = f"{shown} : 1" if ratio >= 1 else f"1 : {shown}"
+    text = f"CPU {format_duration(cpu)} : GPU {format_duration(gpu)} = {shown}"
     if measured.busy is None:
         return text
     text = f"{text}, GPU busy {format_percent(measured.busy)}"
     if measured.regime is Regime.UNKNOWN:
         return f"{text}: what limits is not known (check says why)"
     return f"{text}: {measured.regime.value}, {_describe_regime(measured.regime, table, cpu)}"
-
-
-def _format_ratio(ratio: float) -> str:
-    larger = ratio if ratio >= 1 else 1 / ratio
-    shown = f"{larger:.0f}" if larger >= 10 else f"{larger:.1f}"
-    return f"{shown} : 1" if ratio >= 1 else f"1 : {shown}"
 
 
 def _describe_regime(regime: Regime, table: ProfilerTable, cpu: int) -> str:

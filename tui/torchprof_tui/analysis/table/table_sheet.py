@@ -55,8 +55,6 @@ _GPU_TOTAL = "Self GPU time total"
 _RATE_FIELDS = (Field("tflops", "TFLOP/s", Unit.TFLOPS), Field("peak_share", "of peak", Unit.SHARE))
 _FLOP_FIELDS = (Field("flops", "FLOP", Unit.FLOPS), *_RATE_FIELDS)
 
-SORT_KEYS = ("name", "calls", *(field.key for field in (*_CPU_FIELDS, *_GPU_FIELDS)))
-"""Columns that every such sheet can be sorted by."""
 
 NESTED_CALLS = "above 100 %: shares are of the self time total, and calls of one name contain each other"
 """Footer of a table with such a row: torch's totals add up a call and the calls of the same name inside it."""
@@ -228,8 +226,8 @@ def read_balance(profile: Profile, table: ProfilerTable, scope: Scope | None) ->
 def find_step(trace: Trace, number: int) -> Step:
     """Find the step of this number. Raises NotRecordedError."""
     steps = trace.steps
-    for step in steps:
-        if step.number == number:
-            return step
-    known = f"it has {steps[0].number} to {steps[-1].number}" if steps else "it has none"
-    raise NotRecordedError(f"no step {number} in this trace ({known})")
+    found = next((step for step in steps if step.number == number), None)
+    if found is None:
+        known = f"it has {steps[0].number} to {steps[-1].number}" if steps else "it has none"
+        raise NotRecordedError(f"no step {number} in this trace ({known})")
+    return found

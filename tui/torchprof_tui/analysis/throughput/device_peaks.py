@@ -93,8 +93,7 @@ def peak_tflops(device: str, dtype: str) -> float | None:
     return None
 
 
-DTYPES = ("", "fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
-"""Data types of products; "" for unknown."""
+DTYPES = ("", "fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")  # data types of products; "" for unknown
 
 _MB = 1_000_000
 _CACHE_SIZES = (

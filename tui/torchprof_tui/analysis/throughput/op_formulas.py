@@ -11,12 +11,13 @@ is still in the L2 cache moves less. Nothing is counted where the output cannot 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
+from itertools import zip_longest
 from math import prod
 from typing import Any
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName
-from torchprof_tui.analysis.throughput.op_inputs import OpInputs, Tensor
+from torchprof_tui.analysis.throughput.op_inputs import TENSOR_LIST, OpInputs, Tensor
 
 Sizes = list[int]
 
@@ -51,22 +52,14 @@ def _tensor_sizes(dims: list[Any], index: int, rank: int | None = None) -> Sizes
     return sizes
 
 
-def _mm_formula(first: int) -> Callable[[list[Any], list[Any]], int]:
-    """Return the formula of a matrix product a @ b; the operands are the inputs `first` and `first + 1`."""
+def _product_flops(first: int, rank: int) -> Callable[[list[Any], list[Any]], int]:
+    """Return the formula of a matrix product a @ b, batched for rank 3; the operands are the inputs from `first` on."""
 
     def count(dims: list[Any], _: list[Any]) -> int:
-        (m, k), (k_of_b, n) = _tensor_sizes(dims, first, 2), _tensor_sizes(dims, first + 1, 2)
-        return _require_equal(k, k_of_b) * 2 * m * n
-
-    return count
-
-
-def _bmm_formula(first: int) -> Callable[[list[Any], list[Any]], int]:
-    """Return the formula of a batched matrix product; the operands are the inputs `first` and `first + 1`."""
-
-    def count(dims: list[Any], _: list[Any]) -> int:
-        (batch, m, k), (batch_of_b, k_of_b, n) = _tensor_sizes(dims, first, 3), _tensor_sizes(dims, first + 1, 3)
-        return _require_equal(batch, batch_of_b) * _require_equal(k, k_of_b) * 2 * m * n
+        a, b = _tensor_sizes(dims, first, rank), _tensor_sizes(dims, first + 1, rank)
+        if a[:-2] != b[:-2]:
+            raise _UnexpectedInputsError
+        return prod(a[:-2]) * _require_equal(a[-1], b[-2]) * 2 * a[-2] * b[-1]
 
     return count
 
@@ -84,15 +77,18 @@ def _matmul_flops(dims: list[Any], _: list[Any]) -> int:
     a, b = _tensor_sizes(dims, 0), _tensor_sizes(dims, 1)
     k = _require_equal(a[-1], b[-2] if len(b) > 1 else b[-1])
     rows, columns = (a[-2] if len(a) > 1 else 1), (b[-1] if len(b) > 1 else 1)
-    batch = 1
-    batch_a, batch_b = a[:-2], b[:-2]
-    for axis in range(1, max(len(batch_a), len(batch_b)) + 1):
-        size_a = batch_a[-axis] if axis <= len(batch_a) else 1
-        size_b = batch_b[-axis] if axis <= len(batch_b) else 1
-        if size_a != size_b and 1 not in (size_a, size_b):
+    return 2 * prod(_broadcast(a[:-2], b[:-2])) * rows * columns * k
+
+
+def _broadcast(*shapes: Sequence[int]) -> list[int]:
+    """Return the shape that tensors of these shapes broadcast to. Raises _UnexpectedInputsError where they do not."""
+    result: list[int] = []
+    for shape in shapes:
+        pairs = list(zip_longest(reversed(result), reversed(shape), fillvalue=1))
+        if any(size != other and 1 not in (size, other) for size, other in pairs):
             raise _UnexpectedInputsError
-        batch *= size_a * size_b if 1 in (size_a, size_b) else size_a
-    return 2 * batch * rows * columns * k
+        result = [other if size == 1 else size for size, other in pairs][::-1]
+    return result
 
 
 def _require_equal(size: int, other_size: int) -> int:
@@ -109,32 +105,28 @@ def _convolution_flops(data: Sizes, weight: Sizes, out: Sizes, transposed: bool)
     return 2 * data[0] * prod(positions) * prod(weight)
 
 
-def _output_sizes(data: Sizes, weight: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes) -> Sizes:
-    """Compute the spatial output sizes of a convolution (formula of the documentation of `torch.nn.Conv2d`)."""
-    rank = len(data) - 2
-    stride, padding, dilation = (
-        values * rank if len(values) == 1 else values for values in (stride, padding, dilation)
-    )
-    if not len(stride) == len(padding) == len(dilation) == rank or not all(stride):
-        raise _UnexpectedInputsError
-    sizes = zip(data[2:], weight[2:], stride, padding, dilation, strict=True)
-    return [
-        (size + 2 * pad - dilation_step * (kernel - 1) - 1) // step + 1
-        for size, kernel, step, pad, dilation_step in sizes
-    ]
-
-
 def _convolution_formula(
     stride: int, padding: int, dilation: int, transposed: int | None
 ) -> Callable[[list[Any], list[Any]], int]:
-    """Return the formula of a forward convolution; the arguments are its parameters' indices among the inputs."""
+    """Return the formula of a forward convolution; the arguments are its parameters' indices among the inputs.
+
+    The spatial output sizes are those of the documentation of `torch.nn.Conv2d`.
+    """
 
     def count(dims: list[Any], concrete: list[Any]) -> int:
         data, weight = _tensor_sizes(dims, 0), _tensor_sizes(dims, 1, len(_tensor_sizes(dims, 0)))
         if transposed is not None and _parse_flag(concrete, transposed):
             return _convolution_flops(data, weight, [], True)
-        steps, pads, dilations = (_parse_numbers(concrete, index) for index in (stride, padding, dilation))
-        return _convolution_flops(data, weight, _output_sizes(data, weight, steps, pads, dilations), False)
+        rank = len(data) - 2
+        parameters = [_parse_numbers(concrete, index) for index in (stride, padding, dilation)]
+        steps, pads, dilations = (values * rank if len(values) == 1 else values for values in parameters)
+        if not len(steps) == len(pads) == len(dilations) == rank or not all(steps):
+            raise _UnexpectedInputsError
+        out = [
+            (size + 2 * pad - dilation_step * (kernel - 1) - 1) // step + 1
+            for size, kernel, step, pad, dilation_step in zip(data[2:], weight[2:], steps, pads, dilations, strict=True)
+        ]
+        return _convolution_flops(data, weight, out, False)
 
     return count
 
@@ -188,46 +180,37 @@ _FORWARD_PRODUCTS, _BACKWARD_PRODUCTS = (1, 1), (3, 2)
 """Backward: q @ k again, then the gradients of the scores and of v (the size of p @ v), of q and of k."""
 
 _FORMULAS: dict[str, Callable[[list[Any], list[Any]], int]] = {
-    "aten::mm": _mm_formula(0),
-    "aten::addmm": _mm_formula(1),
-    "aten::_addmm_activation": _mm_formula(1),
-    "aten::_scaled_mm": _mm_formula(0),
-    "aten::_int_mm": _mm_formula(0),
-    "aten::bmm": _bmm_formula(0),
-    "aten::baddbmm": _bmm_formula(1),
+    "aten::mm": _product_flops(0, 2),
+    "aten::addmm": _product_flops(1, 2),
+    "aten::_addmm_activation": _product_flops(1, 2),
+    "aten::_scaled_mm": _product_flops(0, 2),
+    "aten::_int_mm": _product_flops(0, 2),
+    "aten::bmm": _product_flops(0, 3),
+    "aten::baddbmm": _product_flops(1, 3),
     "aten::linear": _linear_flops,
     "aten::matmul": _matmul_flops,
-    "aten::conv1d": _convolution_formula(3, 4, 5, None),
-    "aten::conv2d": _convolution_formula(3, 4, 5, None),
-    "aten::conv3d": _convolution_formula(3, 4, 5, None),
+    **{f"aten::conv{rank}d": _convolution_formula(3, 4, 5, None) for rank in (1, 2, 3)},
     "aten::convolution": _convolution_formula(3, 4, 5, 6),
     "aten::_convolution": _convolution_formula(3, 4, 5, 6),
     "aten::cudnn_convolution": _convolution_formula(3, 2, 4, None),
     "aten::miopen_convolution": _convolution_formula(4, 3, 5, None),
-    "aten::conv_transpose1d": _conv_transpose_flops,
-    "aten::conv_transpose2d": _conv_transpose_flops,
-    "aten::conv_transpose3d": _conv_transpose_flops,
+    **{f"aten::conv_transpose{rank}d": _conv_transpose_flops for rank in (1, 2, 3)},
     "aten::convolution_backward": _conv_backward_flops,
     "aten::scaled_dot_product_attention": _attention_formula(0, 2, _FORWARD_PRODUCTS),
-    "aten::_scaled_dot_product_flash_attention": _attention_formula(0, 2, _FORWARD_PRODUCTS),
-    "aten::_scaled_dot_product_efficient_attention": _attention_formula(0, 2, _FORWARD_PRODUCTS),
-    "aten::_scaled_dot_product_cudnn_attention": _attention_formula(0, 2, _FORWARD_PRODUCTS),
-    "aten::_scaled_dot_product_flash_attention_backward": _attention_formula(1, 2, _BACKWARD_PRODUCTS),
-    "aten::_scaled_dot_product_efficient_attention_backward": _attention_formula(1, 2, _BACKWARD_PRODUCTS),
-    "aten::_scaled_dot_product_cudnn_attention_backward": _attention_formula(1, 2, _BACKWARD_PRODUCTS),
-    "aten::_flash_attention_forward": _attention_formula(0, 1, _FORWARD_PRODUCTS),
-    "aten::_cudnn_attention_forward": _attention_formula(0, 2, _FORWARD_PRODUCTS),
-    "aten::_cudnn_attention_backward": _attention_formula(1, 2, _BACKWARD_PRODUCTS),
-    "aten::_efficient_attention_forward": _attention_formula(0, 1, _FORWARD_PRODUCTS),
-    "aten::_flash_attention_backward": _attention_formula(1, 1, _BACKWARD_PRODUCTS),
-    "aten::_efficient_attention_backward": _attention_formula(1, 1, _BACKWARD_PRODUCTS),
 }
+for _backend, _sequence in (("flash", 1), ("efficient", 1), ("cudnn", 2)):
+    _FORMULAS |= {
+        f"aten::_scaled_dot_product_{_backend}_attention": _attention_formula(0, 2, _FORWARD_PRODUCTS),
+        f"aten::_scaled_dot_product_{_backend}_attention_backward": _attention_formula(1, 2, _BACKWARD_PRODUCTS),
+        f"aten::_{_backend}_attention_forward": _attention_formula(0, _sequence, _FORWARD_PRODUCTS),
+        f"aten::_{_backend}_attention_backward": _attention_formula(1, _sequence, _BACKWARD_PRODUCTS),
+    }
 
 
 PRODUCT_CLASSES = (KernelClass.GEMM, KernelClass.CONV, KernelClass.ATTENTION)
 POINTWISE_CLASSES = (KernelClass.ELEMENTWISE, KernelClass.COPY, KernelClass.RANDOM, KernelClass.OPTIMIZER)
 
-_Formula = Callable[[OpInputs, KernelName], int | None]
+_Formula = Callable[[OpInputs, KernelName], int]  # raises _UnexpectedInputsError where the bytes cannot be inferred
 
 _UNARY = frozenset(
     """
@@ -262,7 +245,10 @@ _REDUCTION_AXES = {
 def count_bytes(op: str, inputs: OpInputs, kernel: KernelName) -> int | None:
     """Count the bytes that the kernel which does the work of `op` must move; None where they cannot be inferred."""
     formula = _find_formula(op)
-    return None if formula is None else formula(inputs, kernel)
+    try:
+        return None if formula is None else formula(inputs, kernel)
+    except _UnexpectedInputsError:
+        return None
 
 
 def working_classes(op: str) -> tuple[KernelClass, ...]:
@@ -271,16 +257,9 @@ def working_classes(op: str) -> tuple[KernelClass, ...]:
     Kernels of other classes beneath the operator prepare or finish (a change of layout, a reduction of partial sums).
     """
     name = op.removeprefix("aten::")
-    if name in _PRODUCTS or name in _ATTENTION or name in _CONVOLUTIONS:
-        return PRODUCT_CLASSES
-    if name in _REDUCTION_AXES:
-        return (KernelClass.REDUCTION,)
-    if name in _NORMS:
-        return (KernelClass.NORM,)
-    if name in _SOFTMAXES:
-        return (KernelClass.SOFTMAX,)
-    if name in _GATHERS:
-        return (KernelClass.GATHER,)
+    for formulas, classes in _CLASSES_OF_FORMULAS:
+        if name in formulas:
+            return classes
     return () if _find_formula(op) is None else POINTWISE_CLASSES
 
 
@@ -291,7 +270,7 @@ def _find_formula(op: str) -> _Formula | None:
     if name in _NAMED:
         return _NAMED[name]
     if name in _FILLS:
-        return _fill_bytes
+        return _sum_bytes(1)
     if name.startswith("_foreach_"):
         return _foreach_bytes
     if name.removesuffix("_") in _ELEMENTWISE:
@@ -299,93 +278,78 @@ def _find_formula(op: str) -> _Formula | None:
     return None
 
 
-def _broadcast_elements(tensors: list[Tensor]) -> int | None:
-    """Return the elements of the broadcast result; None if the sizes do not fit."""
-    result: list[int] = []
-    for tensor in tensors:
-        sizes = list(tensor.sizes)
-        length = max(len(result), len(sizes))
-        result, sizes = [1] * (length - len(result)) + result, [1] * (length - len(sizes)) + sizes
-        if any(size != other and 1 not in (size, other) for size, other in zip(result, sizes, strict=True)):
-            return None
-        result = [other if size == 1 else size for size, other in zip(result, sizes, strict=True)]
-    return prod(result)
-
-
-def _promoted_bytes(tensors: list[Tensor]) -> int:
-    """Return the element size of the result: of the widest type with axes, floating types before integers."""
-    candidates = [tensor for tensor in tensors if tensor.sizes] or tensors
-    floating = [tensor for tensor in candidates if tensor.is_floating]
-    return max(tensor.element_bytes for tensor in floating or candidates)
-
-
 def _elementwise_formula(name: str) -> _Formula:
-    """Return the formula of an elementwise operator: its tensors are read, the broadcast result is written."""
+    """Return the formula of an elementwise operator: its tensors are read, the broadcast result is written.
+
+    The result has the widest type of those with axes, floating types before integers.
+    """
     base = name.removesuffix("_")
     arity = 1 if base in _UNARY else 3 if base in _TERNARY else 2
 
-    def count(inputs: OpInputs, _: KernelName) -> int | None:
+    def count(inputs: OpInputs, _: KernelName) -> int:
         tensors = inputs.tensors(arity)
-        elements = _broadcast_elements(tensors)
-        if not tensors or elements is None:
-            return None
+        elements = prod(_broadcast(*(tensor.sizes for tensor in tensors)))
+        if not tensors:
+            raise _UnexpectedInputsError
         target = inputs.tensor(0) if name.endswith("_") else None
-        written = elements * (1 if base in _COMPARISONS else _promoted_bytes(tensors))
-        return sum(tensor.bytes for tensor in tensors) + (written if target is None else target.bytes)
+        candidates = [tensor for tensor in tensors if tensor.sizes] or tensors
+        floating = [tensor for tensor in candidates if tensor.is_floating]
+        width = 1 if base in _COMPARISONS else max(tensor.element_bytes for tensor in floating or candidates)
+        return sum(tensor.bytes for tensor in tensors) + (elements * width if target is None else target.bytes)
 
     return count
 
 
-def _fill_bytes(inputs: OpInputs, _: KernelName) -> int | None:
-    target = inputs.tensor(0)
-    return None if target is None else target.bytes
+def _tensor(inputs: OpInputs, index: int) -> Tensor:
+    """Return one input. Raises _UnexpectedInputsError if it is no tensor of a known type."""
+    tensor = inputs.tensor(index)
+    if tensor is None:
+        raise _UnexpectedInputsError
+    return tensor
 
 
-def _copy_bytes(inputs: OpInputs, _: KernelName) -> int | None:
-    """`copy_(target, source)`: the source is broadcast to the target."""
-    target, source = inputs.tensor(0), inputs.tensor(1)
-    return None if target is None or source is None else target.bytes + source.bytes
+def _sum_bytes(count: int) -> _Formula:
+    """Return the formula of an operator that moves its first `count` inputs, each once."""
+    return lambda inputs, _: sum(_tensor(inputs, index).bytes for index in range(count))
 
 
-def _element_bytes_of_kernel(kernel: KernelName) -> int | None:
-    """Return the element size that a kernel's name states; None if it states none or several."""
-    digits = {int(match[1]) for dtype in kernel.dtypes if (match := re.fullmatch(r"(?:fp|bf|tf|int|uint)(\d+)", dtype))}
-    sizes = {bits // 8 for bits in digits} | {
-        int(match[1]) for dtype in kernel.dtypes if (match := re.fullmatch(r"(\d+)-byte", dtype))
-    }
-    return sizes.pop() if len(sizes) == 1 else None
+def _element_bytes_of_kernel(kernel: KernelName) -> int:
+    """Return the element size that a kernel's name states. Raises _UnexpectedInputsError without a single one."""
+    sizes = set()
+    for dtype in kernel.dtypes:
+        if match := re.fullmatch(r"(?:fp|bf|tf|int|uint)(\d+)", dtype):
+            sizes.add(int(match[1]) // 8)
+        elif match := re.fullmatch(r"(\d+)-byte", dtype):
+            sizes.add(int(match[1]))
+    if len(sizes) != 1:
+        raise _UnexpectedInputsError
+    return sizes.pop()
 
 
-def _concatenate_bytes(inputs: OpInputs, kernel: KernelName) -> int | None:
-    elements, size = inputs.list_elements(0), _element_bytes_of_kernel(kernel)
-    return None if elements is None or size is None else 2 * elements * size
-
-
-def _foreach_bytes(inputs: OpInputs, kernel: KernelName) -> int | None:
+def _foreach_bytes(inputs: OpInputs, kernel: KernelName) -> int:
     """A foreach operator reads all its lists and writes one result for each tensor of the first."""
-    size, lists = _element_bytes_of_kernel(kernel), [kind for kind in inputs.types if kind == "TensorList"]
-    elements = [inputs.list_elements(index) for index, kind in enumerate(inputs.types) if kind == "TensorList"]
-    if size is None or not lists or None in elements:
-        return None
-    known = [count for count in elements if count is not None]
-    return size * (sum(known) + known[0])
+    counts = [inputs.list_elements(index) for index, kind in enumerate(inputs.types) if kind == TENSOR_LIST]
+    known = [count for count in counts if count is not None]
+    if not known or len(known) < len(counts):
+        raise _UnexpectedInputsError
+    return _element_bytes_of_kernel(kernel) * (sum(known) + known[0])
 
 
-def _fused_optimizer_formula(reads: int, writes: int) -> _Formula:
-    """Return the formula of a fused optimizer, all of whose lists are as large as the list of parameters."""
+def _list_formula(times: int) -> _Formula:
+    """Return the formula of an operator that moves as much as its first list of tensors several times."""
 
-    def count(inputs: OpInputs, kernel: KernelName) -> int | None:
-        elements, size = inputs.list_elements(0), _element_bytes_of_kernel(kernel)
-        return None if elements is None or size is None else (reads + writes) * elements * size
+    def count(inputs: OpInputs, kernel: KernelName) -> int:
+        elements = inputs.list_elements(0)
+        if elements is None:
+            raise _UnexpectedInputsError
+        return times * elements * _element_bytes_of_kernel(kernel)
 
     return count
 
 
 def _reduction_formula(axes_index: int) -> _Formula:
-    def count(inputs: OpInputs, _: KernelName) -> int | None:
-        data = inputs.tensor(0)
-        if data is None:
-            return None
+    def count(inputs: OpInputs, _: KernelName) -> int:
+        data = _tensor(inputs, 0)
         axes = inputs.numbers(axes_index)
         out = 1
         if axes is not None and all(-len(data.sizes) <= axis < len(data.sizes) for axis in axes):
@@ -396,58 +360,49 @@ def _reduction_formula(axes_index: int) -> _Formula:
     return count
 
 
-def _norm_bytes(inputs: OpInputs, _: KernelName) -> int | None:
-    data = inputs.tensor(0)
-    return None if data is None else data.bytes + data.elements * data.element_bytes
+def _norm_bytes(inputs: OpInputs, _: KernelName) -> int:
+    data = _tensor(inputs, 0)
+    return data.bytes + data.elements * data.element_bytes
 
 
-def _norm_backward_bytes(inputs: OpInputs, kernel: KernelName) -> int | None:
+def _norm_backward_bytes(inputs: OpInputs, kernel: KernelName) -> int:
     """Gradient and input are read; the kernel of the weights' gradients writes next to nothing."""
-    gradient, data = inputs.tensor(0), inputs.tensor(1)
-    if gradient is None or data is None:
-        return None
+    gradient, data = _tensor(inputs, 0), _tensor(inputs, 1)
     return gradient.bytes + data.bytes + (0 if "weight" in kernel.display else data.elements * data.element_bytes)
 
 
-def _softmax_bytes(inputs: OpInputs, _: KernelName) -> int | None:
-    data = inputs.tensor(0)
-    if data is None:
-        return None
-    out_size = 4 if inputs.is_true(2) else data.element_bytes  # half_to_float
-    return data.bytes + data.elements * out_size
+def _softmax_bytes(inputs: OpInputs, _: KernelName) -> int:
+    data = _tensor(inputs, 0)
+    return data.bytes + data.elements * (4 if inputs.is_true(2) else data.element_bytes)  # half_to_float
 
 
-def _softmax_backward_bytes(inputs: OpInputs, _: KernelName) -> int | None:
-    gradient, output = inputs.tensor(0), inputs.tensor(1)
-    if gradient is None or output is None:
-        return None
+def _softmax_backward_bytes(inputs: OpInputs, _: KernelName) -> int:
+    gradient, output = _tensor(inputs, 0), _tensor(inputs, 1)
     return gradient.bytes + output.bytes + output.elements * output.element_bytes
 
 
-def _index_select_bytes(inputs: OpInputs, _: KernelName) -> int | None:
+def _index_select_bytes(inputs: OpInputs, _: KernelName) -> int:
     """`index_select(data, axis, index)`: the chosen rows are read (each row of the data at most once) and written."""
-    data, index, axis = inputs.tensor(0), inputs.tensor(2), inputs.numbers(1)
-    if data is None or index is None or axis is None or not -len(data.sizes) <= axis[0] < len(data.sizes):
-        return None
+    data, index, axis = _tensor(inputs, 0), _tensor(inputs, 2), inputs.numbers(1)
+    if axis is None or not -len(data.sizes) <= axis[0] < len(data.sizes):
+        raise _UnexpectedInputsError
     row = data.elements // max(data.sizes[axis[0]], 1)
     read_rows = min(index.elements, data.sizes[axis[0]])
     return index.bytes + (index.elements + read_rows) * row * data.element_bytes
 
 
-def _gather_bytes(inputs: OpInputs, _: KernelName) -> int | None:
-    data, index = inputs.tensor(0), inputs.tensor(2)
-    if data is None or index is None:
-        return None
+def _gather_bytes(inputs: OpInputs, _: KernelName) -> int:
+    data, index = _tensor(inputs, 0), _tensor(inputs, 2)
     return index.bytes + (index.elements + min(index.elements, data.elements)) * data.element_bytes
 
 
 def _product_formula(first: int, out_bytes: int | None = None) -> _Formula:
     """Return the formula of a matrix product of the inputs `first` and `first + 1`; an input before them is added."""
 
-    def count(inputs: OpInputs, _: KernelName) -> int | None:
-        a, b = inputs.tensor(first), inputs.tensor(first + 1)
-        if a is None or b is None or not 2 <= len(a.sizes) == len(b.sizes) <= 3 or a.sizes[-1] != b.sizes[-2]:
-            return None
+    def count(inputs: OpInputs, _: KernelName) -> int:
+        a, b = _tensor(inputs, first), _tensor(inputs, first + 1)
+        if not 2 <= len(a.sizes) == len(b.sizes) <= 3 or a.sizes[-1] != b.sizes[-2]:
+            raise _UnexpectedInputsError
         out = prod(a.sizes[:-1]) * b.sizes[-1]
         addend = inputs.tensor(0) if first else None
         return a.bytes + b.bytes + out * (out_bytes or a.element_bytes) + (addend.bytes if addend else 0)
@@ -455,20 +410,20 @@ def _product_formula(first: int, out_bytes: int | None = None) -> _Formula:
     return count
 
 
-def _linear_bytes(inputs: OpInputs, _: KernelName) -> int | None:
-    data, weight = inputs.tensor(0), inputs.tensor(1)
-    if data is None or weight is None or len(weight.sizes) != 2 or not data.sizes:
-        return None
+def _linear_bytes(inputs: OpInputs, _: KernelName) -> int:
+    data, weight = _tensor(inputs, 0), _tensor(inputs, 1)
+    if len(weight.sizes) != 2 or not data.sizes:
+        raise _UnexpectedInputsError
     return data.bytes + weight.bytes + prod(data.sizes[:-1]) * weight.sizes[0] * data.element_bytes
 
 
 def _attention_bytes(query: int) -> _Formula:
     """Return the formula of attention; `query`: index of q, and of the gradient's successor in the backward."""
 
-    def count(inputs: OpInputs, _: KernelName) -> int | None:
-        q, k, v = (inputs.tensor(query + offset) for offset in range(3))
-        if q is None or k is None or v is None or not q.sizes or not v.sizes:
-            return None
+    def count(inputs: OpInputs, _: KernelName) -> int:
+        q, k, v = (_tensor(inputs, query + offset) for offset in range(3))
+        if not q.sizes or not v.sizes:
+            raise _UnexpectedInputsError
         out = q.elements // max(q.sizes[-1], 1) * v.sizes[-1] * q.element_bytes
         forward = q.bytes + k.bytes + v.bytes + out
         # Backward: the gradient and the output are read as well; the gradients of q, k and v are written.
@@ -480,23 +435,15 @@ def _attention_bytes(query: int) -> _Formula:
 def _convolution_bytes(op: str) -> _Formula:
     """Return the formula of a forward convolution: its output's size follows from its FLOPs."""
 
-    def count(inputs: OpInputs, _: KernelName) -> int | None:
-        data, weight = inputs.tensor(0), inputs.tensor(1)
+    def count(inputs: OpInputs, _: KernelName) -> int:
+        data, weight = _tensor(inputs, 0), _tensor(inputs, 1)
         flops = count_flops(f"aten::{op}", inputs.dims, inputs.concrete)
-        if data is None or weight is None or not flops:
-            return None
+        if not flops:
+            raise _UnexpectedInputsError
         positions = flops // (2 * weight.elements)  # of all images
         return data.bytes + weight.bytes + positions * weight.sizes[0] * data.element_bytes
 
     return count
-
-
-def _convolution_backward_bytes(inputs: OpInputs, _: KernelName) -> int | None:
-    """Each of the two kernels reads two of gradient, data and weight, and writes the gradient of the third."""
-    tensors = [inputs.tensor(index) for index in range(3)]
-    if any(tensor is None for tensor in tensors):
-        return None
-    return sum(tensor.bytes for tensor in tensors if tensor is not None)
 
 
 _PRODUCTS: dict[str, _Formula] = {
@@ -511,7 +458,8 @@ _PRODUCTS: dict[str, _Formula] = {
 }
 _CONVOLUTIONS: dict[str, _Formula] = {
     **{op: _convolution_bytes(op) for op in ("convolution", "_convolution", "cudnn_convolution", "miopen_convolution")},
-    "convolution_backward": _convolution_backward_bytes,
+    # Each of the two kernels reads two of gradient, data and weight, and writes the gradient of the third.
+    "convolution_backward": _sum_bytes(3),
 }
 _ATTENTION: dict[str, _Formula] = {
     f"{prefix}{backend}_attention{suffix}": _attention_bytes(0 if "backward" not in suffix else 1)
@@ -544,8 +492,16 @@ _NAMED: dict[str, _Formula] = {
     **_SOFTMAXES,
     **_GATHERS,
     **{name: _reduction_formula(axes) for name, axes in _REDUCTION_AXES.items()},
-    "copy_": _copy_bytes,
-    "cat": _concatenate_bytes,
-    "_fused_adamw_": _fused_optimizer_formula(4, 3),
-    "_fused_adam_": _fused_optimizer_formula(4, 3),
+    "copy_": _sum_bytes(2),  # the source is broadcast to the target
+    "cat": _list_formula(2),
+    # Four lists as large as that of the parameters are read, three are written.
+    "_fused_adamw_": _list_formula(7),
+    "_fused_adam_": _list_formula(7),
 }
+_CLASSES_OF_FORMULAS: tuple[tuple[Container[str], tuple[KernelClass, ...]], ...] = (
+    ({**_PRODUCTS, **_CONVOLUTIONS, **_ATTENTION}, PRODUCT_CLASSES),
+    (_REDUCTION_AXES, (KernelClass.REDUCTION,)),
+    (_NORMS, (KernelClass.NORM,)),
+    (_SOFTMAXES, (KernelClass.SOFTMAX,)),
+    (_GATHERS, (KernelClass.GATHER,)),
+)

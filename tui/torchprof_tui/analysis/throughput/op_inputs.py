@@ -100,12 +100,9 @@ class OpInputs:
         """Return the elements of all tensors of a list; None where it was not recorded (torch omits long lists)."""
         if not 0 <= index < min(len(self.dims), len(self.types)) or self.types[index] != TENSOR_LIST:
             return None
-        sizes_of_tensors = self.dims[index]
-        if not isinstance(sizes_of_tensors, list) or not sizes_of_tensors:
-            return None
-        if not all(_is_sizes(sizes) for sizes in sizes_of_tensors):
-            return None
-        return sum(prod(sizes) for sizes in sizes_of_tensors)
+        shapes = self.dims[index]
+        is_known = isinstance(shapes, list) and shapes and all(map(_is_sizes, shapes))
+        return sum(map(prod, shapes)) if is_known else None
 
     def numbers(self, index: int) -> list[int] | None:
         """Parse a number or a list of numbers: `"[0, 1]"` -> [0, 1]; None for anything else."""
@@ -142,10 +139,8 @@ def _is_sizes(value: Any) -> bool:
 
 SMALL_SIDE = 16
 """Rows of the smallest tile of tensor cores: a product with fewer rows reads a matrix to use it a few times."""
-ALIGNMENT = 8
-"""Elements of 16 bits in the 16 bytes that tensor cores and vector loads want a row's start aligned to."""
-TILE = 128
-"""Side of a usual output tile; a grid of fewer tiles than SMs leaves SMs idle."""
+ALIGNMENT = 8  # elements of 16 bits in the 16 bytes that tensor cores and vector loads want a row's start aligned to
+TILE = 128  # side of a usual output tile; a grid of fewer tiles than SMs leaves SMs idle
 
 
 class ProductShape(NamedTuple):
@@ -191,14 +186,10 @@ def explain_shape(shape: ProductShape, dtype: str, sms: int | None) -> str:
     return "fp32: no tensor cores, or a slow tensor-core mode" if dtype == "fp32" else ""
 
 
-MAX_CHUNKS = 32
-"""Chunks of 256 KB that are read: some tens of milliseconds."""
-MAX_GROUPS = 400
-"""Groups of like launches that are looked for, by time."""
-MAX_OPS = 6000
-"""Operators that are read from these chunks."""
-WANTED_SHARE = 0.97
-"""Share of the time that these groups take together."""
+MAX_CHUNKS = 32  # chunks of 256 KB that are read: some tens of milliseconds
+MAX_GROUPS = 400  # groups of like launches that are looked for, by time
+MAX_OPS = 6000  # operators that are read from these chunks
+WANTED_SHARE = 0.97  # share of the time that these groups take together
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +235,7 @@ def _select_pieces(trace: Trace, op: I64 | I32, group: I64, time: I64) -> Bool:
     is_wanted[heaviest[: min(int(np.searchsorted(cumulated, WANTED_SHARE * cumulated[-1])) + 1, MAX_GROUPS)]] = True
     chunk = np.searchsorted(trace.text.first, trace.ordinal[op], side="right") - 1
     wanted = is_wanted[group]
-    chosen = _choose_chunks(chunk[wanted], group[wanted], group_time)
-    return wanted & np.isin(chunk, chosen)
+    return wanted & np.isin(chunk, _choose_chunks(chunk[wanted], group[wanted], group_time))
 
 
 def _choose_chunks(chunk: I64, group: I64, group_time: F64) -> I64:

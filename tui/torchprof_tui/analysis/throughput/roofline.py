@@ -127,8 +127,10 @@ def compute_roofline(trace: Trace, pieces: GpuPieces, peaks_of_device: Callable[
     names = trace.names
     op_name = np.where(pieces.op >= 0, trace.name[np.maximum(pieces.op, 0)].astype(np.int64), -1)
     first, group = _find_distinct(pieces.launch_group, op_name)
-    does_work = _select_working_pieces(names, pieces, op_name)
-    candidates = np.flatnonzero(does_work)
+    first_of_pair, pair = _find_distinct(op_name, pieces.name)
+    pairs = zip(op_name[first_of_pair].tolist(), pieces.name[first_of_pair].tolist(), strict=True)
+    does_work = np.array([op >= 0 and _does_work(names[op], names[kernel]) for op, kernel in pairs], np.bool_)
+    candidates = np.flatnonzero(does_work[pair])
     try:
         sampled = read_sampled_inputs(trace, pieces.op[candidates], group[candidates], pieces.duration[candidates])
         missing = "" if len(sampled.rows) else NO_SHAPES
@@ -137,15 +139,6 @@ def compute_roofline(trace: Trace, pieces: GpuPieces, peaks_of_device: Callable[
     is_sampled = np.isin(pieces.op[candidates], sampled.rows)
     counts = _count_sampled_work(names, pieces, op_name, candidates[is_sampled], sampled)
     return _build_roofline(pieces, group, first, counts, sampled.cases, peaks_of_device, missing)
-
-
-def _select_working_pieces(names: Sequence[str], pieces: GpuPieces, op_name: I64) -> Bool:
-    """Select the pieces that do their operator's work: bool[w]. Decides each pair of operator and kernel once."""
-    first, pair = _find_distinct(op_name, pieces.name)
-    pairs = zip(op_name[first].tolist(), pieces.name[first].tolist(), strict=True)
-    decided = [op >= 0 and _does_work(names[op], names[kernel]) for op, kernel in pairs]
-    does_work: Bool = np.array(decided, np.bool_)[pair]
-    return does_work
 
 
 def _find_distinct(*columns: I64 | I32) -> tuple[I64, I64]:
@@ -235,8 +228,7 @@ def _to_float(count: float) -> float:
     return float(count) if count < _MAX_COUNT else np.nan
 
 
-_MAX_COUNT = 1e24
-"""Bytes or FLOPs of one call: months of work for the largest machine."""
+_MAX_COUNT = 1e24  # bytes or FLOPs of one call: months of work for the largest machine
 
 
 def _build_roofline(
@@ -253,9 +245,10 @@ def _build_roofline(
     is_known = (counts.bytes > 0) | (counts.flops > 0)
     piece, of_group = counts.piece[is_known], group[counts.piece[is_known]]
     moved, flops = np.nan_to_num(counts.bytes[is_known]), np.nan_to_num(counts.flops[is_known])
-    sampled_time = np.bincount(of_group, weights=duration[piece], minlength=size).astype(np.float64)
-    byte_sum = np.bincount(of_group, weights=moved, minlength=size).astype(np.float64)
-    flop_sum = np.bincount(of_group, weights=flops, minlength=size).astype(np.float64)
+    sampled_time, byte_sum, flop_sum = (
+        np.bincount(of_group, weights=values, minlength=size).astype(np.float64)
+        for values in (duration[piece], moved, flops)
+    )
     dtype, case = np.zeros(size, np.int64), np.full(size, -1, np.int64)
     dtype[of_group] = counts.dtype[is_known]
     by_time = np.argsort(duration[piece], kind="stable")
@@ -272,6 +265,7 @@ def _build_roofline(
     memory_share[is_cached] = np.nan
     is_wrong = compute_share > MAX_PLAUSIBLE_SHARE  # the FLOPs were attributed to the wrong kernel
     compute_share[is_wrong] = tflops[is_wrong] = np.nan
+    # NEITHER needs the share that counts: of a product, that of its rate.
     memory, compute = np.nan_to_num(memory_share), np.nan_to_num(compute_share)
     limit = np.full(len(memory), int(Limit.UNKNOWN), np.uint8)
     limit[~np.isnan(np.where((flop_sum > 0), compute_share, memory_share))] = int(Limit.NEITHER)
@@ -325,8 +319,7 @@ _CLASS_NAMES = {
     KernelClass.MEMORY: TRANSFERS,
 }
 
-MIN_KNOWN_SHARE = 0.50
-"""A class's rate is stated if the shapes of at least half of its time are known."""
+MIN_KNOWN_SHARE = 0.50  # a class's rate is stated if the shapes of at least half of its time are known
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,43 +386,37 @@ def summarize_classes(
     class_names, of_piece = classes
     total = float(time.sum())
     summaries = []
-    for index, class_name in enumerate(class_names):
+    for index, name in enumerate(class_names):
         here = (of_piece == index) & (time > 0)
         class_time = int(time[here].sum())
-        if class_time:
-            summaries.append(_summarize(class_name, class_time, total, here, roofline, pieces, time, transferred))
+        if not class_time:
+            continue
+        if name == TRANSFERS:
+            sized = here & (transferred > 0) & (pieces.duration > 0)
+            sized_time = float(pieces.duration[sized].sum())
+            is_known = sized_time >= MIN_KNOWN_SHARE * class_time
+            text = f"{transferred[sized].sum() / sized_time:,.0f} GB/s" if is_known else ""
+            summaries.append(GpuClassSummary(name, class_time, class_time / total, Limit.UNKNOWN, text, None, False))
+            continue
+        weight = np.bincount(roofline.group[here], weights=time[here], minlength=len(roofline.time)).astype(np.float64)
+        memory = _mean(weight, roofline.memory_share, class_time)
+        compute = _mean(weight, roofline.compute_share, class_time)
+        gb_s, tflops = _mean(weight, roofline.gb_s, class_time), _mean(weight, roofline.tflops, class_time)
+        text = "" if gb_s is None else f"{gb_s:,.0f} GB/s"
+        if tflops is not None:
+            text = f"{tflops:,.3g} TFLOP/s"
+        is_cached = float(weight[roofline.is_cached].sum()) >= MIN_KNOWN_SHARE * class_time
+        by_limit = np.bincount(roofline.limit, weights=weight, minlength=len(Limit))
+        limit = Limit(int(by_limit.argmax())) if text else Limit.UNKNOWN
+        share = memory if limit is Limit.MEMORY or tflops is None else compute
+        summaries.append(GpuClassSummary(name, class_time, class_time / total, limit, text, share, is_cached))
     return sorted(summaries, key=lambda summary: -summary.time)
 
 
-def _summarize(
-    name: str, class_time: int, total: float, here: Bool, roofline: Roofline, pieces: GpuPieces, time: I64,
-    transferred: I64,
-) -> GpuClassSummary:  # fmt: skip
-    share = class_time / total
-    if name == TRANSFERS:
-        sized = here & (transferred > 0) & (pieces.duration > 0)
-        sized_time = float(pieces.duration[sized].sum())
-        text = (
-            f"{transferred[sized].sum() / sized_time:,.0f} GB/s" if sized_time >= MIN_KNOWN_SHARE * class_time else ""
-        )
-        return GpuClassSummary(name, class_time, share, Limit.UNKNOWN, text, None, False)
-    weight = np.bincount(roofline.group[here], weights=time[here], minlength=len(roofline.time)).astype(np.float64)
-    memory, _ = _mean(weight, roofline.memory_share, class_time)
-    compute, _ = _mean(weight, roofline.compute_share, class_time)
-    gb_s, has_gb_s = _mean(weight, roofline.gb_s, class_time)
-    tflops, has_tflops = _mean(weight, roofline.tflops, class_time)
-    text = f"{tflops:,.3g} TFLOP/s" if has_tflops else f"{gb_s:,.0f} GB/s" if has_gb_s else ""
-    is_cached = float(weight[roofline.is_cached].sum()) >= MIN_KNOWN_SHARE * class_time
-    by_limit = np.bincount(roofline.limit, weights=weight, minlength=len(Limit))
-    limit = Limit(int(by_limit.argmax())) if has_gb_s or has_tflops else Limit.UNKNOWN
-    peak_share = memory if limit is Limit.MEMORY or not has_tflops else compute
-    return GpuClassSummary(name, class_time, share, limit, text, peak_share, is_cached)
-
-
-def _mean(weight: F64, values: F64, class_time: int) -> tuple[float | None, bool]:
-    """Return (the time-weighted mean of known values, whether at least half of the time has one); None where not."""
+def _mean(weight: F64, values: F64, class_time: int) -> float | None:
+    """Return the time-weighted mean of known values; None where less than half of the time has one."""
     is_known = ~np.isnan(values) & (weight > 0)
     known_time = float(weight[is_known].sum())
     if known_time < MIN_KNOWN_SHARE * class_time or not known_time:
-        return None, False
-    return float((weight[is_known] * values[is_known]).sum() / known_time), True
+        return None
+    return float((weight[is_known] * values[is_known]).sum() / known_time)

@@ -59,8 +59,11 @@ def estimate_difference_noise(a: F64, b: F64, count_a: int | None = None, count_
     if divisor <= 0.0:
         return 0.0
     freedom = max(int((square_a + square_b) ** 2 / divisor), 1)
-    quantile = _STUDENT_T[freedom - 1] if freedom <= len(_STUDENT_T) else 1.96
-    return quantile * math.sqrt(square_a + square_b)
+    return _find_quantile(freedom) * math.sqrt(square_a + square_b)
+
+
+def _find_quantile(freedom: int) -> float:
+    return _STUDENT_T[freedom - 1] if freedom <= len(_STUDENT_T) else 1.96
 
 
 _TAKEN_BACK = 4.0
@@ -77,8 +80,6 @@ def estimate_paired_noise(differences: F64, count: int | None = None) -> float |
     error = estimate_standard_error(differences, count)
     if error is None:
         return None
-    freedom = len(differences) - 1
-    quantile = _STUDENT_T[freedom - 1] if freedom <= len(_STUDENT_T) else 1.96
     total = float(differences.sum())
     other_way = float(np.abs(differences[differences * np.sign(total) < 0]).sum())
-    return min(quantile * error, _TAKEN_BACK * other_way / len(differences))
+    return min(_find_quantile(len(differences) - 1) * error, _TAKEN_BACK * other_way / len(differences))

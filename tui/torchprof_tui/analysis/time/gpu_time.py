@@ -17,8 +17,7 @@ from torchprof_tui.trace.query.cells import cell_edges
 
 UNKNOWN_DEVICE = -1
 
-_DEVICE_BITS = 20
-"""Bits of a device number: far more devices than a process has."""
+_DEVICE_BITS = 20  # bits of a device number: far more devices than a process has
 
 _IS_WORK = np.zeros(256, dtype=np.bool_)
 _IS_WORK[[int(kind) for kind in GPU_WORK]] = True
@@ -46,7 +45,11 @@ def compute_busy_by_device(trace: Trace) -> dict[int, Intervals]:
     For several ranks, whose device numbers may coincide, the keys are those of `encode_rank_device`.
     """
     if trace.merged_ranks is None:
-        return {device: _compute_busy(trace, lanes) for device, lanes in sorted(_find_streams(trace).items())}
+        work = {
+            device: [lane.first + np.flatnonzero(work_mask(trace.kind[lane.first : lane.last])) for lane in lanes]
+            for device, lanes in sorted(_find_streams(trace).items())
+        }
+        return {device: cover_events(trace, np.concatenate(rows)) for device, rows in work.items()}
     return {
         encode_rank_device(rank_index, device): busy
         for rank_index, rank in enumerate(trace.merged_ranks.all)
@@ -115,8 +118,3 @@ def _find_streams(trace: Trace) -> dict[int, list[Lane]]:
         if lane.role is Role.STREAM:
             streams.setdefault(UNKNOWN_DEVICE if lane.device is None else lane.device, []).append(lane)
     return streams
-
-
-def _compute_busy(trace: Trace, lanes: list[Lane]) -> Intervals:
-    rows = [lane.first + np.flatnonzero(work_mask(trace.kind[lane.first : lane.last])) for lane in lanes]
-    return cover_events(trace, np.concatenate(rows))

@@ -33,14 +33,9 @@ SYNC_CALL_REGEX = (
 """Calls that return only when the GPU has finished; copies without `Async` block as well."""
 
 
-MIN_RUNS = 10
-"""Runs of an op on each rank: fewer have no steady median."""
-
-MIN_OPS = 10
-"""Ops to compare: a handful does not describe a host."""
-
-SLOWER_RATIO = 1.15
-"""From here on an op counts as slower than on the fastest rank."""
+MIN_RUNS = 10  # runs of an op on each rank: fewer have no steady median
+MIN_OPS = 10  # ops to compare: a handful does not describe a host
+SLOWER_RATIO = 1.15  # from here on an op counts as slower than on the fastest rank
 
 
 @dataclass(frozen=True)
@@ -106,8 +101,7 @@ def _median_durations(trace: Trace) -> dict[str, float]:
 MIN_STALL_NS = 500_000
 """Minimum stall, ns. Python takes tens of µs between two operators, the scheduler of a busy machine hundreds."""
 
-MIN_STALL_STEPS = 2
-"""A delay in a single step may be an accident."""
+MIN_STALL_STEPS = 2  # a delay in a single step may be an accident
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,8 @@ from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.ranks import Ranks
 from torchprof_tui.trace.model.trace import Trace
 
-MIN_RUNS = 4
-"""Runs of a kernel on each rank."""
-
-MIN_DURATION = 20_000
-"""ns; shorter kernels vary with launches and caches, not with clocks."""
+MIN_RUNS = 4  # runs of a kernel on each rank
+MIN_DURATION = 20_000  # ns; shorter kernels vary with launches and caches, not with clocks
 
 _Key = tuple[str, bytes]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from torchprof_tui.analysis.time.gpu_time import compute_busy_by_device, work_mask
 from torchprof_tui.analysis.time.intervals import Intervals, union
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, sum_by_index
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Step, Trace
@@ -98,9 +98,7 @@ def compute_range_statistics(
     total = ends - starts
     parent = trace.parent[events]
     has_parent = parent >= 0  # the parents of an event that touches the range touch it too
-    # float64 sums are exact up to 2**53 ns: a hundred days.
-    child_time = np.bincount(parent[has_parent], weights=total[has_parent], minlength=len(trace))
-    self_time = total - child_time[events].astype(np.int64)
+    self_time = total - sum_by_index(parent[has_parent], total[has_parent], len(trace))[events]
     on_gpu = work_mask(trace.kind[events])
     on_cpu = np.array([lane.role is Role.THREAD for lane in trace.lanes], dtype=np.bool_)[trace.lane[events]]
     on_cpu &= ~np.isin(trace.kind[events], (Kind.STEP, Kind.ANNOTATION))
@@ -132,9 +130,7 @@ def _list_top_names(trace: Trace, events: I64, total: I64, self_time: I64, sort_
     name = trace.name[events]
     size = len(trace.names)
     counts = np.bincount(name, minlength=size)
-    totals, self_times, keys = (
-        np.bincount(name, weights=times, minlength=size) for times in (total, self_time, sort_key)
-    )
+    totals, self_times, keys = (sum_by_index(name, times, size) for times in (total, self_time, sort_key))
     present = np.flatnonzero(counts)
     order = present[np.argsort(-keys[present], kind="stable")][:top].tolist()
     return [NameTime(trace.names[code], int(counts[code]), int(totals[code]), int(self_times[code])) for code in order]

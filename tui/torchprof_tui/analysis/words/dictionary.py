@@ -6,7 +6,6 @@ All of it is declared in `words.txt` beside this file, whose first lines describ
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -76,7 +75,10 @@ def find_kind_word(kind: Kind) -> Word:
 
 
 def _match(kind: Kind, name: str) -> list[_Matcher]:
-    subject = _find_subject(kind, name)
+    subject = name  # a kernel's class and a copy's direction are what words name of them
+    if kind in (Kind.KERNEL, Kind.COPY):
+        decoded = decode_kernel_name(name)
+        subject = decoded.kernel_class.label if kind is Kind.KERNEL else decoded.direction or name
     return [matcher for matcher in _load()[1] if matcher.kind == kind and re.fullmatch(matcher.regex, subject, re.S)]
 
 
@@ -96,15 +98,6 @@ def to_phrase(sentence: str) -> str:
 _PROPER_NAMES = frozenset({"Dynamo", "Inductor", "Kineto", "Python", "Triton"})
 
 
-def _find_subject(kind: Kind, name: str) -> str:
-    """Return what a word names of an event: the class of a kernel, the direction of a copy, else the name."""
-    if kind is Kind.KERNEL:
-        return decode_kernel_name(name).kernel_class.label
-    if kind is Kind.COPY:
-        return decode_kernel_name(name).direction or name
-    return name
-
-
 @cache
 def _index_terms() -> dict[str, Word]:
     words = load_words()
@@ -118,7 +111,7 @@ def _load() -> tuple[tuple[Word, ...], tuple[_Matcher, ...]]:
     matchers: list[_Matcher] = []
     for block in re.split(r"\n\n+", re.sub(r"(?m)^#.*\n", "", text).strip()):
         term, *lines = block.split("\n")
-        pairs = [_split_line(line) for line in lines]
+        pairs = [line.strip().partition(": ")[::2] for line in lines]
         facts = {label: value for label, value in pairs if label in _FACTS}
         word = Word(
             term,
@@ -130,21 +123,13 @@ def _load() -> tuple[tuple[Word, ...], tuple[_Matcher, ...]]:
             _split_list(facts.get("patterns", "")),
         )
         words.append(word)
-        matchers += _list_matchers(word, pairs)
+        matchers += [
+            _Matcher(Kind[label.removeprefix(_OTHER).upper()], value, label.startswith(_OTHER), word)
+            for label, value in pairs
+            if label not in _FACTS
+        ]
     return tuple(words), tuple(matchers)
-
-
-def _split_line(line: str) -> tuple[str, str]:
-    label, _, value = line.strip().partition(": ")
-    return label, value
 
 
 def _split_list(text: str) -> tuple[str, ...]:
     return tuple(text.split(", ")) if text else ()
-
-
-def _list_matchers(word: Word, pairs: list[tuple[str, str]]) -> Iterator[_Matcher]:
-    for label, value in pairs:
-        if label not in _FACTS:
-            kind = Kind[label.removeprefix(_OTHER).upper()]
-            yield _Matcher(kind, value, label.startswith(_OTHER), word)

@@ -14,8 +14,7 @@ from torchprof_tui.analysis.kernel.names.model import KernelName, format_tile
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.late_regex import compile_later
 
-_CPP_SIGNS = ("<", "::", "(")
-"""One of these is in every undecoded C++ name that is worth shortening to its base name."""
+_CPP_SIGNS = ("<", "::", "(")  # one of these is in every undecoded C++ name that is worth shortening to its base name
 
 _DETAIL_FORMATS = {"elements per load": "{} per load", "split-K": "split-K", "cluster": "cluster {}"}
 _SKIPPED_DETAILS = ("types", "layout letters", "not decoded", "kind")

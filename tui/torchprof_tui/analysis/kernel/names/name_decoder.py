@@ -44,8 +44,7 @@ _FAMILY_DECODERS = (
 )
 """Tried in order: strict grammars before those that search for words."""
 
-_MAX_DISPLAY_LENGTH = 40
-"""Characters of an undecoded name that fit into a bar or a table cell."""
+_MAX_DISPLAY_LENGTH = 40  # characters of an undecoded name that fit into a bar or a table cell
 
 MAX_DECODED_LENGTH = 1 << 14
 """Characters of the longest name that is decoded; real ones have some thousand. Searches in a name may cost the square

@@ -79,8 +79,7 @@ _MATMUL_OGS = compile_later(
     r"(?:_(?P<epilogue>\w+))?$"
 )
 _MAX_OP_WORDS = max(name.count("_") for name in COMPOUND_OPS) + 1
-_MAX_LABEL_LENGTH = 40
-"""Characters of the list of operations in a label."""
+_MAX_LABEL_LENGTH = 40  # characters of the list of operations in a label
 _SHAPE_ONLY_OPS = frozenset(
     "clone expand permute select slice split squeeze t transpose unsafe_view unsqueeze view".split()  # noqa: SIM905
 )

@@ -17,11 +17,8 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
-MIN_FRAGMENTED = 256 << 20
-"""Bytes below which the allocator's steps of 2 and 20 MiB explain what is not used."""
-
-MIN_FRAGMENTED_SHARE = 0.2
-"""Share of what is reserved."""
+MIN_FRAGMENTED = 256 << 20  # bytes below which the allocator's steps of 2 and 20 MiB explain what is not used
+MIN_FRAGMENTED_SHARE = 0.2  # share of what is reserved
 
 SMALL_REQUEST = 1 << 20
 """Bytes up to which torch's allocator takes a block from segments for small requests, which larger ones cannot use."""

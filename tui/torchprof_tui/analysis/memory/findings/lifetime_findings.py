@@ -22,18 +22,15 @@ from torchprof_tui.analysis.memory.memory_history import DeviceHistory, GroupBy
 from torchprof_tui.analysis.memory.producers import Phase
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.arrays import I64, Bool, sum_by_index
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
 MIN_STEPS = 5
 """Steps that growth must be seen over: the first allocates, and of the last it is not known what outlives it."""
 
-MIN_GROWTH = 64 << 10
-"""Bytes of a step below which growth is not told from counters and logs."""
-
-SPIKE_SHARE = 0.05
-"""Share of a step up to which a temporary that makes the peak is a spike."""
+MIN_GROWTH = 64 << 10  # bytes of a step below which growth is not told from counters and logs
+SPIKE_SHARE = 0.05  # share of a step up to which a temporary that makes the peak is a spike
 
 CAST_OP = "aten::_to_copy"
 CAT_OP = "aten::cat"
@@ -88,9 +85,7 @@ def find_spikes(device: DeviceHistory) -> list[MemoryFinding]:
     if not len(temporary):
         return []
     op, names = device.label_lifetimes(temporary, GroupBy.OP)
-    sums = np.zeros(op.max() + 1, np.int64)
-    np.add.at(sums, op, device.lifetimes.bytes[temporary])
-    heaviest = int(sums.argmax())
+    heaviest = int(sum_by_index(op, device.lifetimes.bytes[temporary], len(names)).argmax())
     what, largest = names[heaviest], temporary[op == heaviest]
     total = int(device.lifetimes.bytes[largest].sum())
     short = _select_short(device, np.flatnonzero(device.category == Category.TEMPORARY))
@@ -234,14 +229,12 @@ def _select_of_op(device: DeviceHistory, lifetimes: I64, name: str) -> I64:
     return selected
 
 
-MIN_ACTIVATION_SHARE = 0.3
-"""Share of the peak from which activations are worth computing twice."""
+MIN_ACTIVATION_SHARE = 0.3  # share of the peak from which activations are worth computing twice
 
 MIN_STATE_SHARE = 0.25
 """Share of the peak from which the optimizer's states are worth a smaller form: Adam's own share is a half."""
 
-_STATE_SAVED = 0.75
-"""What 8 instead of 32 bits for each value save of the states."""
+_STATE_SAVED = 0.75  # what 8 instead of 32 bits for each value save of the states
 
 _CHECKPOINT_NAMES = ("torch/utils/checkpoint", "CheckpointFunction")
 

@@ -7,13 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory, GroupBy
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, sum_by_index
 
-MIN_SAVED = 16 << 20
-"""Bytes below which nothing is worth a change of the program."""
-
-MIN_SHARE = 0.1
-"""Share of the peak below which a finding is left out."""
+MIN_SAVED = 16 << 20  # bytes below which nothing is worth a change of the program
+MIN_SHARE = 0.1  # share of the peak below which a finding is left out
 
 KIB = 1024
 
@@ -82,8 +79,7 @@ def build_finding(
     """
     for by in (GroupBy.LINE, GroupBy.MODULE, GroupBy.OP):
         index, labels = device.label_lifetimes(lifetimes, by)
-        sums = np.zeros(len(labels), np.int64)
-        np.add.at(sums, index, device.lifetimes.bytes[lifetimes])
+        sums = sum_by_index(index, device.lifetimes.bytes[lifetimes], len(labels))
         sums[[row for row, label in enumerate(labels) if not label]] = 0
         if len(sums) and sums.max() > 0:
             seen = f"{seen}; most of it by {labels[int(sums.argmax())]}"

@@ -17,11 +17,10 @@ from torchprof_tui.analysis.dispatch.frame_names import FrameOrigin, classify_fi
 from torchprof_tui.analysis.memory.device_memory import Lifetimes, pair_records
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory
 from torchprof_tui.analysis.memory.snapshots.snapshot_file import Action, BlockState, History, Snapshot
-from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, sum_by_index
 from torchprof_tui.trace.model.trace import Trace
 
-MAX_FRAMES = 100
-"""Frames of a stack that are examined and shown, innermost first."""
+MAX_FRAMES = 100  # frames of a stack that are examined and shown, innermost first
 
 
 MAX_TEXT = 1000
@@ -169,9 +168,7 @@ class DeviceSnapshot:
     @cached_property
     def blocks(self) -> I64:
         """Its blocks: int64[b]."""
-        segments = self.snapshot.segments
-        owner = np.repeat(segments.device, np.diff(segments.first))
-        return np.flatnonzero(owner == self.device)
+        return np.flatnonzero(self.snapshot.segments.device[self._segment_of_block] == self.device)
 
     @property
     def label(self) -> str:
@@ -181,8 +178,7 @@ class DeviceSnapshot:
     def segment_allocated(self) -> I64:
         """Bytes of each segment of the snapshot in blocks in use: int64[segments]."""
         used = np.where(self.snapshot.blocks.state == BlockState.ALLOCATED, self.snapshot.blocks.size, 0)
-        total = np.concatenate([np.zeros(1, np.int64), np.cumsum(used)])
-        return np.diff(total[self.snapshot.segments.first])
+        return sum_by_index(self._segment_of_block, used, len(self.snapshot.segments))
 
     @cached_property
     def segment_largest_free(self) -> I64:
@@ -323,9 +319,8 @@ class DeviceSnapshot:
 
 def _group(frames: list[object], sizes: I64, by: SnapshotGroupBy) -> list[SnapshotGroup]:
     index, texts = factorize_frames(frames, by is SnapshotGroupBy.STACK)
-    sums, counts, largest = (np.zeros(len(texts), np.int64) for _ in range(3))
-    np.add.at(sums, index, sizes)
-    np.add.at(counts, index, 1)
+    sums, counts = sum_by_index(index, sizes, len(texts)), np.bincount(index, minlength=len(texts))
+    largest = np.zeros(len(texts), np.int64)
     np.maximum.at(largest, index, sizes)
     order = np.argsort(-sums, kind="stable").tolist()
     return [
@@ -335,8 +330,7 @@ def _group(frames: list[object], sizes: I64, by: SnapshotGroupBy) -> list[Snapsh
     ]
 
 
-NO_FRAMES = "(no stack recorded)"
-"""The label of allocations without frames."""
+NO_FRAMES = "(no stack recorded)"  # the label of allocations without frames
 
 
 def list_device_snapshots(snapshot: Snapshot) -> list[DeviceSnapshot]:

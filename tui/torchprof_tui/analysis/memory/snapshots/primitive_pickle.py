@@ -18,8 +18,7 @@ import re
 from functools import lru_cache
 from typing import Any, NoReturn
 
-MAX_INT_BYTES = 9
-"""The longest integer: an unsigned one of 64 bits has nine bytes with its sign."""
+MAX_INT_BYTES = 9  # the longest integer: an unsigned one of 64 bits has nine bytes with its sign
 
 _MAX_SHORT_TEXT = 256
 _MAX_MATCHED = 10_000
@@ -61,8 +60,7 @@ def _build_grammar(text_pairs: bool = False) -> re.Pattern[bytes]:
 
 _STOP = ord(".")
 _PROTOCOLS = range(2, 6)
-_SIZED_TEXTS = {ord("X"): 4, 0x8D: 8}
-"""BINUNICODE, BINUNICODE8: the bytes of the length before the text."""
+_SIZED_TEXTS = {ord("X"): 4, 0x8D: 8}  # BINUNICODE, BINUNICODE8: the bytes of the length before the text
 _LONG_BINPUT = ord("r")
 
 
@@ -121,14 +119,10 @@ def _find_end(data: bytes, grammar: re.Pattern[bytes]) -> int:
             if int.from_bytes(data[position + 1 : position + 5], "little") > len(data):
                 raise UnsafePickleError("it asks for more memory than its size explains")
             position += 5
+        elif code < 0:
+            raise UnsafePickleError("damaged: it has no end")
         else:
-            raise UnsafePickleError(_describe_refused(code, position))
+            name = next((each.name for each in pickletools.opcodes if each.code == chr(code)), "an unknown instruction")
+            raise UnsafePickleError(f"it holds {name} at byte {position:,}")
         if position > len(data):
             raise UnsafePickleError("damaged: it ends within a value")
-
-
-def _describe_refused(code: int, position: int) -> str:
-    if code < 0:
-        return "damaged: it has no end"
-    name = next((each.name for each in pickletools.opcodes if each.code == chr(code)), "an unknown instruction")
-    return f"it holds {name} at byte {position:,}"

@@ -133,11 +133,8 @@ class Snapshot:
     settings: dict[str, Any]
 
 
-MAX_BYTES = 1 << 31
-"""The largest file that is read, decompressed: about ten times as much memory is needed to read it."""
-
-MAX_DEVICES = 4096
-"""More than a machine has; each has a list of its own."""
+MAX_BYTES = 1 << 31  # the largest file that is read, decompressed: about ten times as much memory is needed to read it
+MAX_DEVICES = 4096  # more than a machine has; each has a list of its own
 
 _SMALL_BYTES = 1 << 20
 _MAX_CONTAINER_SHARE = 0.25
