@@ -19,10 +19,8 @@ from torchprof_tui.analysis.dispatch.source_line import (
     SourceLine,
     SourceLineFinder,
     find_called_frame,
-    find_gap_line,
     find_open_frames,
     find_open_names,
-    find_source_line,
 )
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
@@ -30,7 +28,7 @@ from torchprof_tui.trace.model.trace import Trace
 
 
 def line_of(shown: Trace, name: str, nth: int = 0) -> SourceLine | None:
-    return find_source_line(shown, event_of(shown, name, nth))
+    return SourceLineFinder(shown).find_line(event_of(shown, name, nth))
 
 
 def with_stack() -> Trace:
@@ -210,22 +208,23 @@ def test_the_innermost_frame_that_covers_most_of_a_gap() -> None:
     )
     lane = int(shown.lane[event_of(shown, "train.py(90): main")])
     busy, mixed, outside = (
-        find_gap_line(shown, lane, start * 1000, end * 1000) for start, end in ((100, 200), (100, 290), (230, 290))
+        SourceLineFinder(shown).find_gap_line(lane, start * 1000, end * 1000)
+        for start, end in ((100, 200), (100, 290), (230, 290))
     )
     assert [line and line.text for line in (busy, mixed, outside)] == [
         "data.py(5): tokenize",
         "train.py(12): load",
         "train.py(90): main",
     ]
-    assert find_gap_line(shown, lane, 400_000, 500_000) is None
+    assert SourceLineFinder(shown).find_gap_line(lane, 400_000, 500_000) is None
 
 
 def test_a_gap_without_frames_names_the_annotation() -> None:
     shown = trace(step(0, 0, 100), annotation("load", 10, 60), cpu("aten::to", 12, 1), annotation("short", 30, 5))
-    line = find_gap_line(shown, 0, 15_000, 65_000)
+    line = SourceLineFinder(shown).find_gap_line(0, 15_000, 65_000)
     assert line is not None
     assert (line.kind, line.text) == ("annotation", "load")
-    assert find_gap_line(shown, 0, 75_000, 99_000) is None
+    assert SourceLineFinder(shown).find_gap_line(0, 75_000, 99_000) is None
 
 
 def describe_line(shown: Trace, events: np.ndarray[Any, Any]) -> str:
@@ -431,7 +430,7 @@ STARVED = [
 
 
 def test_a_module_has_no_line_and_neither_has_its_text() -> None:
-    line = find_source_line(trace(*STARVED), event_of(trace(*STARVED), "aten::mm"))
+    line = SourceLineFinder(trace(*STARVED)).find_line(event_of(trace(*STARVED), "aten::mm"))
     assert line is not None
     assert (line.file, line.line, line.location) == ("train.py", None, "train.py")
     assert line.text == f"train.py: <module> ({UNKNOWN})"
@@ -454,7 +453,7 @@ def test_evidence_that_calls_no_user_frame_keeps_the_unknown_line() -> None:
 
 
 def test_a_gap_in_it_has_no_line() -> None:
-    line = find_gap_line(trace(*STARVED), 0, 910_000, 990_000)
+    line = SourceLineFinder(trace(*STARVED)).find_gap_line(0, 910_000, 990_000)
     assert line is not None
     assert line.location == "train.py"
 
@@ -474,10 +473,10 @@ def test_the_stack_at_the_start_is_open_and_what_is_called_later_is_not() -> Non
         "train.py(70): main",
         "torch/profiler/profiler.py(894): step",
     ]
-    known = find_source_line(shown, event_of(shown, "aten::mm"))
+    known = SourceLineFinder(shown).find_line(event_of(shown, "aten::mm"))
     assert known is not None
     assert known.location == "train.py:10"
-    unknown = find_source_line(shown, event_of(shown, "aten::add"))
+    unknown = SourceLineFinder(shown).find_line(event_of(shown, "aten::add"))
     assert unknown is not None
     assert unknown.text == f"train.py: main ({UNKNOWN})"
 
@@ -485,7 +484,7 @@ def test_the_stack_at_the_start_is_open_and_what_is_called_later_is_not() -> Non
 def test_a_recorded_call_in_a_cut_trace_has_its_line() -> None:
     shown = trace(frame("scheduler.py(2919): run_batch", 0, 100, 1_150_346, 1_150_227), cpu("aten::mm", 10, 50))
     assert not open_names(shown)
-    line = find_source_line(shown, event_of(shown, "aten::mm"))
+    line = SourceLineFinder(shown).find_line(event_of(shown, "aten::mm"))
     assert line is not None
     assert line.location == "scheduler.py:2919"
 
@@ -515,7 +514,7 @@ def test_threads_that_waited_at_the_start_are_open_too() -> None:
 )
 def test_without_numbers_a_module_is_recognised_by_its_line(name: str, expected: str) -> None:
     shown = trace(step(0, 0, 100), python(name, 1, 90), cpu("aten::mm", 10, 50))
-    line = find_source_line(shown, event_of(shown, "aten::mm"))
+    line = SourceLineFinder(shown).find_line(event_of(shown, "aten::mm"))
     assert line is not None
     assert line.location == expected
     assert len(find_open_names(shown)) == (expected == "utils.py")

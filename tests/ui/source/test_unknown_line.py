@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.explorer_app import explorer, settled, until
 from tests.helpers.trace_builder import TID, cpu, python, step, trace
-from torchprof_tui.analysis.dispatch.source_line import SourceLine, find_source_line
+from torchprof_tui.analysis.dispatch.source_line import SourceLine, SourceLineFinder
 from torchprof_tui.ui.source.source_screen import SourceScreen
 
 SOURCE = "".join(f"# {number}\n" for number in range(1, 60)) + "def main():\n    optimizer.step()\n"
@@ -22,7 +22,7 @@ async def test_no_line_is_marked_and_the_screen_says_why(
     (tmp_path / "train.py").write_text(SOURCE)
     opened = python(f"train.py(61): {function}", 0, 100, TID, **{"Python id": 16, "Python parent id": None})
     shown = trace(opened, step(0, 1, 90), cpu("aten::mm", 10, 60))
-    line = find_source_line(shown, 2)
+    line = SourceLineFinder(shown).find_line(2)
     assert isinstance(line, SourceLine)
     async with explorer(shown, size) as (_, pilot):
         pilot.app.push_screen(SourceScreen(line, str(tmp_path / "t.json"), lambda: 0))

@@ -275,18 +275,18 @@ _COMPUTE_KINDS = (int(Kind.KERNEL), int(Kind.MEMSET))
 def _build_rows(trace: Trace, kernels: _Kernels) -> tuple[OperationRow, ...]:
     """Build a row per operation in the window, longest first."""
     records = kernels.records
-    bandwidth = measure_bus_bandwidth(records, kernels.end - kernels.start)
+    duration = kernels.end - kernels.start
+    bandwidth = measure_bus_bandwidth(records, duration)
     link = find_link_bandwidths(trace, records)
     rows = []
     for number in sorted_unique(records.operation[kernels.inside]).tolist():
         chosen = kernels.inside & (records.operation == number)
         sized = chosen & (records.bytes > 0)
         message_bytes = int(records.bytes[sized].sum())
-        whole_time = int((kernels.end - kernels.start)[sized].sum())
+        whole_time = int(duration[sized].sum())
         known = chosen & np.isfinite(bandwidth)
-        duration = kernels.end - kernels.start
-        time = int(duration[known].sum())
-        values = link[chosen]
+        known_time = int(duration[known].sum())
+        links = np.unique(link[chosen])  # NaN where unknown
         rows.append(
             OperationRow(
                 OPERATIONS[number],
@@ -298,9 +298,9 @@ def _build_rows(trace: Trace, kernels: _Kernels) -> tuple[OperationRow, ...]:
                 message_bytes,
                 int(sized.sum()),
                 message_bytes / whole_time if whole_time and message_bytes else None,
-                (float((bandwidth[known] * duration[known]).sum() / time) if time else None),
+                float((bandwidth[known] * duration[known]).sum() / known_time) if known_time else None,
                 float(bandwidth[known].max()) if known.any() else None,
-                float(values[0]) if len(values) and np.isfinite(values).all() and (values == values[0]).all() else None,
+                float(links[0]) if len(links) == 1 and np.isfinite(links[0]) else None,
             )
         )
     return tuple(sorted(rows, key=lambda row: (-row.time, row.operation.value)))

@@ -75,23 +75,39 @@ def read_slice_metadata(trace: Trace) -> SliceMetadata | None:
     return SliceMetadata(source_name, (t0, t1), slice_range, tuple(parsed))
 
 
-LOSS_KINDS = frozenset(
-    (
-        problems.LOST_RANK,
-        problems.CUT_SHORT,
-        problems.CUT_CONNECTION,
-        problems.DAMAGED_COMPRESSION,
-        problems.ENDLESS_TEXT,
-        problems.DAMAGED_TABLE,
-        problems.UNREADABLE_ENTRY,
-        problems.UNREADABLE_HEADER,
-        problems.TEXT_AFTER_END,
-        problems.BAD_TIME,
-        problems.BAD_DURATION,
-        problems.TOO_MANY_CATEGORIES,
-    )
-)
-"""Problems that lost data; all others were repaired or are merely odd."""
+LOSS_MEANINGS = {
+    problems.LOST_RANK: (
+        "these ranks could not be opened; results for all ranks leave them out",
+        "make them readable, then open the run again",
+    ),
+    problems.CUT_SHORT: (
+        "the file ends too early; everything before that point was read",
+        "the cause is a killed job, a full disk or an incomplete copy: export or copy it again",
+    ),
+    problems.CUT_CONNECTION: (
+        "the connection ended before the whole trace arrived; the part that arrived was read",
+        "it was resumed as far as the host allows: open it again; files that were read completely are not sent again",
+    ),
+    problems.DAMAGED_COMPRESSION: (
+        "the compressed data is damaged; everything before the damage was read",
+        "copy it again; damaged compressed files cannot be repaired",
+    ),
+    problems.ENDLESS_TEXT: (
+        "reading stopped at a limit; everything before that point was read",
+        "if the trace really is that long, --unpack-all reads all of it",
+    ),
+    problems.UNREADABLE_ENTRY: ("these entries could not be read or repaired, and are on no lane", ""),
+    problems.UNREADABLE_HEADER: ("a key of the file beside traceEvents could not be read", ""),
+    problems.TEXT_AFTER_END: ("text after the end of the JSON object was ignored", ""),
+    problems.BAD_TIME: ("a ts that is not a time: the entry cannot be placed on a lane", ""),
+    problems.BAD_DURATION: ("a dur that is not a time: the event is drawn without a duration", ""),
+    problems.DAMAGED_TABLE: (
+        "a table of the SQLite file is damaged; its rows before the damage were read",
+        "export the report again: nsys export --type sqlite",
+    ),
+    problems.TOO_MANY_CATEGORIES: ("categories after the 65,535th are left out", ""),
+}
+"""Problems that lost data → (what it means, what to do about it); all others were repaired or are merely odd."""
 
 _COUNTED_PROBLEMS = (problems.UNREADABLE_ENTRY, problems.BAD_TIME)
 _TRUNCATING_PROBLEMS = (
@@ -150,7 +166,7 @@ def find_data_loss(trace: Trace) -> DataLoss:
 
 def list_losses(trace: Trace) -> list[Problem]:
     """List the problems that lost data, without repairs and oddities; for a slice, include those of its source."""
-    return [problem for problem in (*trace.problems, *_list_source_losses(trace)) if problem.kind in LOSS_KINDS]
+    return [problem for problem in (*trace.problems, *_list_source_losses(trace)) if problem.kind in LOSS_MEANINGS]
 
 
 def _list_source_losses(trace: Trace) -> tuple[Problem, ...]:

@@ -453,13 +453,3 @@ class SourceLineFinder:
             args = {}
         self._fruitless_reads = 0 if "Call stack" in args or "Module Hierarchy" in args else self._fruitless_reads + 1
         return parse_recorded_line(args)
-
-
-def find_source_line(trace: Trace, row: int) -> SourceLine | None:
-    """Find the line that an event comes from. For many events of a trace use one `SourceLineFinder`."""
-    return SourceLineFinder(trace).find_line(row)
-
-
-def find_gap_line(trace: Trace, lane: int, start: int, end: int) -> SourceLine | None:
-    """Find the line that a thread was in for most of [start, end], ns. For many gaps use one `SourceLineFinder`."""
-    return SourceLineFinder(trace).find_gap_line(lane, start, end)

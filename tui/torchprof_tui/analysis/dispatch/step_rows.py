@@ -166,11 +166,8 @@ def _measure_row(trace: Trace, step: Step, chain: Chain, calls: int) -> StepRow:
     ops = [hop for hop in chain.hops if hop.role is HopRole.OP]
     launches = [hop for hop in chain.hops if hop.role is HopRole.LAUNCH]
     own_op = ops[0].event if ops else -1
-    around = (
-        next((each for each in list_ancestors(trace, own_op) if int(trace.kind[each]) == Kind.ANNOTATION), step.event)
-        if own_op >= 0
-        else step.event
-    )
+    ancestors = list_ancestors(trace, own_op) if own_op >= 0 else []
+    around = next((each for each in ancestors if int(trace.kind[each]) == Kind.ANNOTATION), step.event)
     first_op = _find_first_op(trace, around, own_op)
     work = chain.work[0] if chain.work else None
     return StepRow(
@@ -224,7 +221,6 @@ def _describe_inputs(trace: Trace, step: Step, chain: Chain) -> str:
 
 
 def _summarize(rows: Sequence[StepRow]) -> tuple[dict[str, DurationStatistics], frozenset[tuple[int, str]]]:
-    """Summarize each measured attribute, and find the outliers among its values."""
     statistics: dict[str, DurationStatistics] = {}
     outliers: set[tuple[int, str]] = set()
     for attribute in TIMES:

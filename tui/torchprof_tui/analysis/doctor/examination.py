@@ -42,6 +42,29 @@ _KNOWN_WITHOUT_EVENTS = ("shapes", "device")
 """Kinds decided by the header or by existing ops. All others are inferred from the absence of events."""
 
 
+_CPU_AND_CUDA = "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
+_MISSING = {
+    "CPU ops": ("GPU work without the ops that launched it", _CPU_AND_CUDA),
+    "runtime calls": ("no launches: GPU work cannot be matched with its ops", "ProfilerActivity.CPU"),
+    "GPU work": ("only the CPU was recorded", f"on a machine with a GPU: {_CPU_AND_CUDA}"),
+    "steps": (
+        "no ProfilerStep: the trace is not divided into steps",
+        "profile(schedule=torch.profiler.schedule(wait=1, warmup=1, active=3)), and prof.step() after each step",
+    ),
+    "shapes": ("the sizes of ops' inputs are unknown", "profile(record_shapes=True)"),
+    "stack": ("no Python frames: the line that called an op is unknown", "profile(with_stack=True)"),
+    "memory": ("no allocations: there is no memory lane", "profile(profile_memory=True)"),
+    "device": ("no deviceProperties: occupancy cannot be computed", "record with a newer torch"),
+}
+"""What may be missing → (what it means, the option that records it)."""
+
+_NO_ACTIVITY = (
+    "runtime calls were recorded, but no GPU work",
+    "CUPTI recorded no activity: another profiler may use the GPU, or the permission is missing "
+    "(NVreg_RestrictProfilingToAdminUsers=0); or the recording ended before the GPU work started",
+)
+
+
 def find_missing_recordings(trace: Trace) -> Iterator[Remark]:
     """Find what was not recorded; nothing for other formats than torch.profiler's.
 
@@ -64,59 +87,28 @@ def _find_missing(trace: Trace) -> Iterator[Remark]:
     if trace.format != "kineto" or not len(trace):
         return
     ops = np.flatnonzero(trace.kind == Kind.OP)
-    yield from _find_missing_gpu(trace, ops)
-    if not trace.steps:
-        yield _build_remark(
-            "steps",
-            "no ProfilerStep: the trace is not divided into steps",
-            "profile(schedule=torch.profiler.schedule(wait=1, warmup=1, active=3)), and prof.step() after each step",
-        )
+    has_ops, has_work = len(ops) > 0, bool(trace.links.gpu_events)
+    has_calls, has_frames = (bool((trace.kind == kind).any()) for kind in (Kind.RUNTIME, Kind.PYTHON))
+    has_kernels = bool(np.isin(trace.kind, [Kind.KERNEL, Kind.COLLECTIVE]).any())
+    if has_work and has_calls and has_ops:
+        yield from _find_threads_without_ops(trace, ops)
     recorded = trace.metadata.recorded
-    if len(ops):
-        args = _sample_args(trace, ops)
-        if "record_shapes" not in recorded and not _has_any_key(args, _SHAPE_KEYS):
-            yield _build_remark("shapes", "the sizes of ops' inputs are unknown", "profile(record_shapes=True)")
-        has_frames = bool((trace.kind == Kind.PYTHON).any())
-        if not has_frames and "with_stack" not in recorded and not _has_any_key(args, _STACK_KEYS):
-            yield _build_remark(
-                "stack", "no Python frames: the line that called an op is unknown", "profile(with_stack=True)"
-            )
-        if trace.memory is None and "profile_memory" not in recorded:
-            yield _build_remark("memory", "no allocations: there is no memory lane", "profile(profile_memory=True)")
-    if bool(np.isin(trace.kind, [Kind.KERNEL, Kind.COLLECTIVE]).any()) and not trace.devices:
-        yield _build_remark("device", "no deviceProperties: occupancy cannot be computed", "record with a newer torch")
-
-
-def _find_missing_gpu(trace: Trace, ops: I64) -> Iterator[Remark]:
-    """Find missing GPU work, and missing CPU ops or runtime calls of existing GPU work."""
-    has_calls = bool((trace.kind == Kind.RUNTIME).any())
-    if not len(ops) and trace.links.gpu_events:
-        yield _build_remark(
-            "CPU ops",
-            "GPU work without the ops that launched it",
-            "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
-        )
-    if trace.links.gpu_events:
-        if not has_calls:
-            yield _build_remark(
-                "runtime calls", "no launches: GPU work cannot be matched with its ops", "ProfilerActivity.CPU"
-            )
-        elif len(ops):
-            yield from _find_threads_without_ops(trace, ops)
-        return
-    if has_calls:
-        yield _build_remark(
-            "GPU work",
-            "runtime calls were recorded, but no GPU work",
-            "CUPTI recorded no activity: another profiler may use the GPU, or the permission is missing "
-            "(NVreg_RestrictProfilingToAdminUsers=0); or the recording ended before the GPU work started",
-        )
-    else:
-        yield _build_remark(
-            "GPU work",
-            "only the CPU was recorded",
-            "on a machine with a GPU: profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
-        )
+    args = _sample_args(trace, ops) if has_ops else []
+    is_missing = {
+        "CPU ops": has_work and not has_ops,
+        "runtime calls": has_work and not has_calls,
+        "GPU work": not has_work,
+        "steps": not trace.steps,
+        "shapes": has_ops and "record_shapes" not in recorded and not _has_any_key(args, _SHAPE_KEYS),
+        "stack": has_ops and not has_frames and "with_stack" not in recorded and not _has_any_key(args, _STACK_KEYS),
+        "memory": has_ops and trace.memory is None and "profile_memory" not in recorded,
+        "device": has_kernels and not trace.devices,
+    }
+    for kind, (meaning, action) in _MISSING.items():
+        if is_missing[kind]:
+            if kind == "GPU work" and has_calls:
+                meaning, action = _NO_ACTIVITY
+            yield _build_remark(kind, meaning, action)
 
 
 def _find_threads_without_ops(trace: Trace, ops: I64) -> Iterator[Remark]:

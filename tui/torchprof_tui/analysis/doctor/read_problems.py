@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from torchprof_tui.analysis.completeness.data_loss import list_losses, read_slice_metadata
+from torchprof_tui.analysis.completeness.data_loss import LOSS_MEANINGS, list_losses, read_slice_metadata
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.extensions import find_source_named
 from torchprof_tui.trace.core.problems import Problem
@@ -55,39 +55,6 @@ class Diagnosis:
         """ "2 lost · 3 repaired · 5 odd · 1 not recorded": counts kinds, not events."""
         return " · ".join(f"{len(self.remarks_in(section))} {section.value}" for section in Section)
 
-
-_LOSS_MEANINGS = {
-    problems.LOST_RANK: (
-        "these ranks could not be opened; results for all ranks leave them out",
-        "make them readable, then open the run again",
-    ),
-    problems.CUT_SHORT: (
-        "the file ends too early; everything before that point was read",
-        "the cause is a killed job, a full disk or an incomplete copy: export or copy it again",
-    ),
-    problems.CUT_CONNECTION: (
-        "the connection ended before the whole trace arrived; the part that arrived was read",
-        "it was resumed as far as the host allows: open it again; files that were read completely are not sent again",
-    ),
-    problems.DAMAGED_COMPRESSION: (
-        "the compressed data is damaged; everything before the damage was read",
-        "copy it again; damaged compressed files cannot be repaired",
-    ),
-    problems.ENDLESS_TEXT: (
-        "reading stopped at a limit; everything before that point was read",
-        "if the trace really is that long, --unpack-all reads all of it",
-    ),
-    problems.UNREADABLE_ENTRY: ("these entries could not be read or repaired, and are on no lane", ""),
-    problems.UNREADABLE_HEADER: ("a key of the file beside traceEvents could not be read", ""),
-    problems.TEXT_AFTER_END: ("text after the end of the JSON object was ignored", ""),
-    problems.BAD_TIME: ("a ts that is not a time: the entry cannot be placed on a lane", ""),
-    problems.BAD_DURATION: ("a dur that is not a time: the event is drawn without a duration", ""),
-    problems.DAMAGED_TABLE: (
-        "a table of the SQLite file is damaged; its rows before the damage were read",
-        "export the report again: nsys export --type sqlite",
-    ),
-    problems.TOO_MANY_CATEGORIES: ("categories after the 65,535th are left out", ""),
-}
 
 _REPAIR_MEANINGS = {
     problems.REPAIRED_BACKSLASH: "unescaped backslashes, such as of Windows paths, read as backslashes",
@@ -139,13 +106,27 @@ _NOT_DRAWN_MEANINGS = {
 
 
 def find_read_problems(trace: Trace) -> Iterator[Remark]:
-    """Turn problems and undrawn entries into remarks; for a slice, also the losses of its source."""
-    yield from _find_source_problems(trace)
+    """Turn problems and undrawn entries into remarks; for a slice, also what its source had lost."""
+    metadata = read_slice_metadata(trace)
+    if metadata is not None:
+        for problem in metadata.source_losses:
+            if problem.kind in LOSS_MEANINGS:
+                meaning = f"before this slice was cut: {LOSS_MEANINGS[problem.kind][0]}"
+                yield Remark(Section.LOST, problem.kind, problem.count, meaning, problem.example)
+        t0, t1 = metadata.source_range
+        yield Remark(
+            Section.ODD,
+            "slice",
+            1,
+            f"a slice of {metadata.source_name or 'another trace'}: "
+            f"{_format_instant(t0)} to {_format_instant(t1)} of the whole",
+            action="outside this range the slice has only linked events: shares and idle time are valid only inside it",
+        )
     source = find_source_named(trace.format)
     meanings = _ODDITY_MEANINGS | (dict(source.problems) if source else {})
     for problem in trace.problems:
-        if problem.kind in _LOSS_MEANINGS:
-            meaning, action = _LOSS_MEANINGS[problem.kind]
+        if problem.kind in LOSS_MEANINGS:
+            meaning, action = LOSS_MEANINGS[problem.kind]
             yield Remark(Section.LOST, problem.kind, problem.count, meaning, problem.example, action)
         elif problem.kind in meanings:
             meaning, action = meanings[problem.kind]
@@ -157,26 +138,6 @@ def find_read_problems(trace: Trace) -> Iterator[Remark]:
         if reason not in ("unreadable", "not an object"):
             meaning = _NOT_DRAWN_MEANINGS.get(reason, "")
             yield Remark(Section.ODD, f"not drawn: {reason}", count, meaning)
-
-
-def _find_source_problems(trace: Trace) -> Iterator[Remark]:
-    """Report that a trace is a slice, and what its source had lost."""
-    metadata = read_slice_metadata(trace)
-    if metadata is None:
-        return
-    for problem in metadata.source_losses:
-        if problem.kind in _LOSS_MEANINGS:
-            meaning = f"before this slice was cut: {_LOSS_MEANINGS[problem.kind][0]}"
-            yield Remark(Section.LOST, problem.kind, problem.count, meaning, problem.example)
-    t0, t1 = metadata.source_range
-    yield Remark(
-        Section.ODD,
-        "slice",
-        1,
-        f"a slice of {metadata.source_name or 'another trace'}: "
-        f"{_format_instant(t0)} to {_format_instant(t1)} of the whole",
-        action="outside this range the slice has only linked events: shares and idle time are valid only inside it",
-    )
 
 
 def _format_instant(ns: int) -> str:

@@ -345,17 +345,14 @@ def _parse_integer(value: Any) -> int | None:
 
 def build_notes(footprint: Footprint) -> tuple[str, ...]:
     """Build the notes on a footprint, most important first; () if nothing is notable."""
-    return tuple(
-        note
-        for note in (
-            _explain_reported_zero(footprint),
-            _explain_low_occupancy(footprint),
-            _explain_small_grid(footprint),
-            _explain_tail(footprint),
-            *_explain_missing_data(footprint),
-        )
-        if note
+    explanations = (
+        _explain_reported_zero(footprint),
+        _explain_low_occupancy(footprint),
+        _explain_small_grid(footprint),
+        _explain_tail(footprint),
+        _explain_missing_data(footprint),
     )
+    return tuple(filter(None, explanations))
 
 
 def _explain_reported_zero(footprint: Footprint) -> str | None:
@@ -366,8 +363,7 @@ def _explain_reported_zero(footprint: Footprint) -> str | None:
         size = footprint.shared_memory / 1024
         return (
             "The trace reports 0 % because its estimate allows a block at most 48 KiB of shared memory, and this one "
-            "uses "
-            f"{size:.0f} KiB: use the computed occupancy."
+            f"uses {size:.0f} KiB: use the computed occupancy."
         )
     if footprint.blocks_per_sm is not None and footprint.blocks_per_sm < 1:
         return (
@@ -379,15 +375,12 @@ def _explain_reported_zero(footprint: Footprint) -> str | None:
 
 
 def _explain_low_occupancy(footprint: Footprint) -> str | None:
+    kernel = footprint.kernel
     fraction = footprint.occupancy.fraction if footprint.occupancy else None
-    if fraction is None or not 0 < fraction < LOW_OCCUPANCY:
+    is_by_design = kernel.kernel_class in LOW_BY_DESIGN_CLASSES and kernel.tensor_core is not False
+    if fraction is None or not 0 < fraction < LOW_OCCUPANCY or not is_by_design:
         return None
-    if footprint.kernel.kernel_class not in LOW_BY_DESIGN_CLASSES:
-        return None
-    if footprint.kernel.tensor_core is False:
-        return None
-    label = footprint.kernel.kernel_class.label
-    label = {"gemm": "matrix product", "conv": "convolution"}.get(label, label)
+    label = {"gemm": "matrix product", "conv": "convolution"}.get(kernel.kernel_class.label, kernel.kernel_class.label)
     return (
         f"Low occupancy is intended in {'an' if label[0] in 'aeiou' else 'a'} {label} kernel: "
         "large tiles in registers and shared memory, with a pipeline inside the block that hides latency."
@@ -417,29 +410,26 @@ def _explain_tail(footprint: Footprint) -> str | None:
     )
 
 
-def _explain_missing_data(footprint: Footprint) -> list[str]:
+def _explain_missing_data(footprint: Footprint) -> str | None:
     """Explain which data the trace lacks, instead of guessing it."""
     if footprint.device is None:
-        return ["The trace does not describe this GPU: occupancy cannot be computed."]
+        return "The trace does not describe this GPU: occupancy cannot be computed."
     if footprint.device.vendor == "AMD":
-        missing = "ROCm traces contain no registers and no static shared memory"
+        missing = "ROCm traces contain no registers and no static shared memory: occupancy cannot be computed"
         max_blocks = footprint.occupancy.active_blocks_bound if footprint.occupancy else None
         if max_blocks is None:
-            return [f"{missing}: occupancy cannot be computed."]
-        return [
-            f"{missing}: occupancy cannot be computed, "
-            f"at most {max_blocks} workgroups fit a compute unit by their size."
-        ]
+            return f"{missing}."
+        return f"{missing}, at most {max_blocks} workgroups fit a compute unit by their size."
     if footprint.block is None:
-        return ["The trace has no launch shape for this kernel."]
+        return "The trace has no launch shape for this kernel."
     if footprint.device.capability_limits is None:
         capability = ".".join(map(str, footprint.device.capability or ())) or "unknown"
-        return [f"Compute capability {capability} is unknown to this version: its limits are not in the table."]
+        return f"Compute capability {capability} is unknown to this version: its limits are not in the table."
     if footprint.registers is None or footprint.shared_memory is None:
-        return ["The trace lacks registers or shared memory for this kernel."]
+        return "The trace lacks registers or shared memory for this kernel."
     if footprint.agrees_with_kineto is False:
-        return [
+        return (
             f"Kineto computed {footprint.reported.active_blocks} blocks per SM: "
             "it may use limits that are not in the trace, such as barriers."
-        ]
-    return []
+        )
+    return None

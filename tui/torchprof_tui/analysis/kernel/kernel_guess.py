@@ -79,7 +79,12 @@ def compare_guesses(trace: Trace, t0: int, t1: int, guesses: list[Guess]) -> lis
     unmatched = set(by_name)
     rows = []
     for guess in guesses:
-        matched = [name for name in by_name if _matches(guess.term, trace.names[name])]
+        wanted = _ALIASES.get(guess.term, guess.term)  # a class, or a part of the name
+        matched = []
+        for name in by_name:
+            label = decode_kernel_name(trace.names[name]).kernel_class.label
+            if wanted in (label, *label.split("/"), *label.split()) or guess.term in trace.names[name].lower():
+                matched.append(name)
         unmatched.difference_update(matched)
         rows.append(_build_result(trace, guess.term, guess, {name: by_name[name] for name in matched}))
     unexpected: dict[KernelClass, dict[int, list[int]]] = defaultdict(dict)
@@ -87,13 +92,6 @@ def compare_guesses(trace: Trace, t0: int, t1: int, guesses: list[Guess]) -> lis
         unexpected[decode_kernel_name(trace.names[name]).kernel_class][name] = by_name[name]
     rows += [_build_result(trace, kernel_class.label, None, names) for kernel_class, names in unexpected.items()]
     return sorted(rows, key=lambda row: (row.is_correct, -row.time))
-
-
-def _matches(term: str, name: str) -> bool:
-    """Test whether the term matches by class, or as a part of the name."""
-    wanted = _ALIASES.get(term, term)
-    label = decode_kernel_name(name).kernel_class.label
-    return wanted in (label, *label.split("/"), *label.split()) or term in name.lower()
 
 
 def _build_result(trace: Trace, term: str, guess: Guess | None, events_by_name: dict[int, list[int]]) -> GuessResult:

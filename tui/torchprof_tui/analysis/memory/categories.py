@@ -85,20 +85,18 @@ def find_new_workspaces(producers: Producers, lifetimes: Lifetimes) -> I64:
     Never freed, of a workspace's size, and allocated in the first product of a thread, directly.
     """
     trace = producers.trace
-    nothing = np.zeros(0, np.int64)
     rows = np.flatnonzero((lifetimes.allocated_by >= 0) & ~lifetimes.is_freed)
     rows = rows[np.isin(lifetimes.bytes[rows], (HOPPER_BYTES, OLDER_BYTES))]
     if not len(rows):
-        return nothing
+        return rows
     devices = producers.memory.device_id[lifetimes.allocated_by[rows]]
     sizes = {number: _find_size(trace, number) for number in np.unique(devices).tolist()}
     rows = rows[np.array([sizes[number] for number in devices.tolist()], object) == lifetimes.bytes[rows]]
     is_product = mask_products(trace)
     products = np.flatnonzero(is_product)
     first = np.full(len(trace.lanes), -1, np.int64)
-    for lane in np.unique(trace.lane[products]).tolist():
-        own = products[trace.lane[products] == lane]
-        first[lane] = own[np.argmin(trace.start[own])]
+    lanes, index = np.unique(trace.lane[products], return_index=True)
+    first[lanes] = products[index]  # events are sorted by lane, then start
     owner = producers.owner[lifetimes.allocated_by[rows]].astype(np.int64)
     inside = find_nearest_or_self(trace.parent, owner, is_product)
     is_first = (inside >= 0) & (first[trace.lane[np.maximum(inside, 0)]] == inside)

@@ -85,7 +85,6 @@ def _known_median(values: I64) -> float | None:
 
 
 def _rate(count: int, time: int) -> float | None:
-    """Return a number per second, from ns."""
     return count * 1e9 / time if count and time else None
 
 

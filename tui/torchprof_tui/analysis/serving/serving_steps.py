@@ -8,7 +8,8 @@ from enum import IntEnum
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool
-from torchprof_tui.trace.model.steps import UNKNOWN, StepKind
+from torchprof_tui.trace.model.steps import UNKNOWN as UNKNOWN
+from torchprof_tui.trace.model.steps import StepKind as StepKind
 
 KINDS = tuple(StepKind)  # `ServingSteps.kind` is an index into it
 
@@ -195,16 +196,3 @@ class ServingReport:
     kinds: tuple[KindSummary, ...]
     layers: LayerTimes | None
     missing: str
-
-
-__all__ = [
-    "KINDS",
-    "NOT_GRAPHED_TEXT",
-    "UNKNOWN",
-    "KindSummary",
-    "LayerTimes",
-    "NotGraphed",
-    "ServingReport",
-    "ServingSteps",
-    "StepKind",
-]

@@ -337,7 +337,7 @@ class _CallLinks:
         work = work if left_out is None else work[~left_out[work]]
         if self._uses_external_ids:
             work = work[id_of[work] > 0]
-            self._gpu_time_by_key = _SumsByKey(id_of[work], np.asarray(trace.duration[work]))
+            self._gpu_time = (id_of[work], np.asarray(trace.duration[work]))  # keys and ns
             runtime = on_cpu[is_call]
             runtime_ids = id_of[runtime]
             op_of_call = _lookup(op_ids, id_ops, runtime_ids)
@@ -357,9 +357,7 @@ class _CallLinks:
                 np.maximum(trace.links.launch_of[work], 0)
             ]
             has_op = (trace.links.launch_of[work] >= 0) & (op_of_work >= 0)
-            self._gpu_time_by_key = _SumsByKey(
-                op_of_work[has_op].astype(np.int64), np.asarray(trace.duration[work[has_op]])
-            )
+            self._gpu_time = (op_of_work[has_op].astype(np.int64), np.asarray(trace.duration[work[has_op]]))
             self._key = np.arange(len(trace), dtype=np.int64)
 
     def _assign_op_lanes(self, op_ids: I64, ops: I32, unlinked: I32, main_lane: int) -> I32:
@@ -385,7 +383,7 @@ class _CallLinks:
 
     def self_gpu_time(self, events: I32) -> I64:
         """Return the ns of GPU work that these CPU calls launched themselves: int64[k]."""
-        return self._gpu_time_by_key.look_up(self._key[events])
+        return _sum_by_key(*self._gpu_time, self._key[events])
 
     def _are_operator_ids(self, op_ids: I64, ops: I32, id_of: I64, work: I32) -> bool:
         """Decide whether External ids are operators', by GPU work with a known launch, else by torch's version."""
@@ -407,27 +405,22 @@ class _CallLinks:
         return bool(np.count_nonzero(is_above) >= _MIN_MATCH_SHARE * np.count_nonzero(is_linked))
 
 
-class _SumsByKey:
-    """Sums of amounts by key, with a fast lookup for dense keys."""
-
-    def __init__(self, keys: I64, amounts: I64) -> None:
-        self._keys, inverse = np.unique(keys, return_inverse=True)
-        self._sums = sum_by_index(inverse, amounts, len(self._keys))
-
-    def look_up(self, keys: I64) -> I64:
-        """Look up the sum of each key, 0 where it has none: int64[k]."""
-        sums = np.zeros(len(keys), np.int64)
-        if not len(self._keys):
-            return sums
-        low, high = int(self._keys[0]), int(self._keys[-1])
-        inside = (keys >= low) & (keys <= high)
-        if high - low < _MAX_SLOTS_PER_CALL * len(keys):
-            dense = np.zeros(high - low + 1, np.int64)
-            dense[self._keys - low] = self._sums
-            sums[inside] = dense[keys[inside] - low]
-            return sums
-        index = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        return np.where(self._keys[index] == keys, self._sums[index], sums)
+def _sum_by_key(keys: I64, amounts: I64, wanted: I64) -> I64:
+    """Sum the amounts that have each wanted key, 0 where none has: int64[k]."""
+    distinct, inverse = np.unique(keys, return_inverse=True)
+    found = np.zeros(len(wanted), np.int64)
+    if not len(distinct):
+        return found
+    sums = sum_by_index(inverse, amounts, len(distinct))
+    low, high = int(distinct[0]), int(distinct[-1])
+    if high - low < _MAX_SLOTS_PER_CALL * len(wanted):
+        dense = np.zeros(high - low + 1, np.int64)
+        dense[distinct - low] = sums
+        inside = (wanted >= low) & (wanted <= high)
+        found[inside] = dense[wanted[inside] - low]
+        return found
+    index = np.minimum(np.searchsorted(distinct, wanted), len(distinct) - 1)
+    return np.where(distinct[index] == wanted, sums[index], found)
 
 
 def _lookup(keys: I64, values: I32, wanted: I64) -> I32:

@@ -118,9 +118,9 @@ def compute_call_flops(trace: Trace, calls: Calls, args: OpArgs) -> CallFlops:
     used_names = np.unique(calls.name[kernels])
     is_tf32 = np.zeros(len(calls.names), np.bool_)
     is_tf32[used_names] = ["tf32" in decode_kernel_name(calls.names[name]).dtypes for name in used_names.tolist()]
-    mask: Bool = is_tf32[calls.name[kernels]]
-    dtype[leaves_with_kernel[(dtype[leaves_with_kernel] == DTYPES.index("fp32")) & mask]] = DTYPES.index("tf32")
-    # Autocast changes the type inside `linear`: copy it to all callers
+    rounded = leaves_with_kernel[is_tf32[calls.name[kernels]]]  # the kernel's name says that it multiplies in TF32
+    dtype[rounded[dtype[rounded] == DTYPES.index("fp32")]] = DTYPES.index("tf32")
+    # Autocast changes the type inside `linear`: all callers get it.
     call, value = calls.parent[leaves], dtype[leaves]
     for _ in range(MAX_CALL_DEPTH):
         if not len(call):

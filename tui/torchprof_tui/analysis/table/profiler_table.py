@@ -152,23 +152,20 @@ class ProfilerTable:
         return len(self.names)
 
     def __getitem__(self, row: int) -> TableRow:
+        columns = {"calls": self.calls, "self_cpu": self.self_cpu, "cpu": self.cpu}
+        columns |= {"self_gpu": self.self_gpu, "gpu": self.gpu}
+        values = {name: int(column[row]) for name, column in columns.items()}
         cpu_total, gpu_total = self.self_cpu_total, self.self_gpu_total
-        self_cpu, cpu = int(self.self_cpu[row]), int(self.cpu[row])
-        self_gpu, gpu = int(self.self_gpu[row]), int(self.gpu[row])
         return TableRow(
             self.names[row],
             self.details[row],
             bool(self.on_gpu[row]),
             bool(self.annotation[row]),
-            int(self.calls[row]),
-            self_cpu,
-            cpu,
-            self_gpu,
-            gpu,
-            _share(self_cpu, cpu_total),
-            _share(cpu, cpu_total),
-            _share(self_gpu, gpu_total),
-            _share(gpu, gpu_total),
+            **values,
+            self_cpu_share=_share(values["self_cpu"], cpu_total),
+            cpu_share=_share(values["cpu"], cpu_total),
+            self_gpu_share=_share(values["self_gpu"], gpu_total),
+            gpu_share=_share(values["gpu"], gpu_total),
         )
 
     def members_of(self, row: int) -> I32:

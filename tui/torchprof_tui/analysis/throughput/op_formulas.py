@@ -73,7 +73,6 @@ def _linear_flops(dims: list[Any], _: list[Any]) -> int:
 
 
 def _matmul_flops(dims: list[Any], _: list[Any]) -> int:
-    """Compute the FLOPs of `torch.matmul`, with its broadcasting."""
     a, b = _tensor_sizes(dims, 0), _tensor_sizes(dims, 1)
     k = _require_equal(a[-1], b[-2] if len(b) > 1 else b[-1])
     rows, columns = (a[-2] if len(a) > 1 else 1), (b[-1] if len(b) > 1 else 1)

@@ -112,7 +112,6 @@ def compute_busy_fraction(worked: Intervals, t0: int, t1: int, width: int) -> F6
 
 
 def _find_streams(trace: Trace) -> dict[int, list[Lane]]:
-    """Find the streams of each device."""
     streams: dict[int, list[Lane]] = {}
     for lane in trace.lanes:
         if lane.role is Role.STREAM:

@@ -135,7 +135,6 @@ class _StepOperators(NamedTuple):
 
 
 def _read_steps(trace: Trace) -> dict[int, _StepOperators]:
-    """Read the outermost operators of each step of a rank, by step number."""
     kind = np.asarray(trace.kind)
     busy = cover_events(trace, np.flatnonzero((kind == Kind.OP) | (kind == Kind.RUNTIME)))  # of any thread
     steps = {}

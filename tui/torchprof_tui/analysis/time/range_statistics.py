@@ -126,7 +126,6 @@ def _clip_events(trace: Trace, events: I64, t0: int, t1: int) -> tuple[I64, I64]
 
 
 def _list_top_names(trace: Trace, events: I64, total: I64, self_time: I64, sort_key: I64, top: int) -> list[NameTime]:
-    """List the `top` names with the largest sum of `sort_key`."""
     name = trace.name[events]
     size = len(trace.names)
     counts = np.bincount(name, minlength=size)

@@ -9,11 +9,14 @@ attn_fwd, paged_attention_ll4mi_QKV_mfma16_kernel, kernel_unified_attention_2d
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from torchprof_tui.analysis.kernel.names.model import (
     SHORT_DIRECTIONS,
     KernelClass,
     KernelName,
+    NameFields,
     format_tile,
     join_parts,
     join_words,
@@ -26,6 +29,9 @@ from torchprof_tui.analysis.kernel.names.syntax import (
 )
 from torchprof_tui.analysis.kernel.names.xmma import ELEMENT_TYPES, parse_sm_arch
 from torchprof_tui.trace.core.late_regex import compile_later
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 FORWARD, BACKWARD = "forward", "backward"
 
@@ -292,41 +298,22 @@ def _decode_triton(name: str, parsed: QualifiedName) -> KernelName | None:
         return None
     library, way = _TRITON_KERNELS[parsed.base]
     step = _TRITON_STEPS.get(parsed.base)
-    return _build_attention(name, "Triton attention", library, way, tensor_core=None if step else True, step=step)
+    return _build_attention(name, "Triton attention", library, step, direction=way, tensor_core=None if step else True)
 
 
 def _build_attention(
-    name: str,
-    family: str,
-    library: str | None,
-    direction: str | None = None,
-    dtypes: tuple[str, ...] = (),
-    tile: tuple[int, ...] | None = None,
-    arch: str | None = None,
-    tensor_core: bool | None = None,
-    fused: tuple[str, ...] = (),
-    step: str | None = None,
-    details: tuple[tuple[str, str], ...] = (),
+    name: str, family: str, library: str | None, step: str | None = None, **fields: Unpack[NameFields]
 ) -> KernelName:
-    label = _LABELS.get(family, "attention")
-    return KernelName(
-        name,
-        KernelClass.ATTENTION,
-        family=family,
-        library=library,
-        arch=arch,
-        dtypes=dtypes,
-        tensor_core=tensor_core,
-        tile=tile,
-        fused=fused,
-        direction=direction,
-        display=join_words(label, SHORT_DIRECTIONS.get(direction or ""), *dtypes[:1], step),
+    kernel = KernelName(name, KernelClass.ATTENTION, family=family, library=library, **fields)
+    label, way = _LABELS.get(family, "attention"), SHORT_DIRECTIONS.get(kernel.direction or "")
+    return replace(
+        kernel,
+        display=join_words(label, way, *kernel.dtypes[:1], step),
         summary=join_parts(
-            f"{family}{f', {direction}' if direction else ''}: "
+            f"{family}{f', {kernel.direction}' if kernel.direction else ''}: "
             + (f"its {step} step" if step else "the whole softmax(Q·Kᵀ)·V in one kernel"),
-            *dtypes[:1],
-            f"tile {format_tile(tile)}" if tile else None,
-            *(f"with {operation}" for operation in fused),
+            *kernel.dtypes[:1],
+            f"tile {format_tile(kernel.tile)}" if kernel.tile else None,
+            *(f"with {operation}" for operation in kernel.fused),
         ),
-        details=details,
     )

@@ -102,5 +102,4 @@ def _decode_nccl(name: str, base: str) -> KernelName:
 
 
 def _find_word(words: list[str], meanings: dict[str, str]) -> str | None:
-    """Find the meaning of the first word that has one."""
     return next((meanings[word] for word in words if word in meanings), None)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from torchprof_tui.analysis.kernel.names import xmma
 from torchprof_tui.analysis.kernel.names.model import (
     ARCHITECTURES,
     KernelClass,
     KernelName,
+    NameFields,
     format_tile,
     join_parts,
     join_words,
 )
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName, parse_dtypes
 from torchprof_tui.trace.core.late_regex import compile_later
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS = "forward", "backward, data", "backward, weights"
 _DIRECTIONS = {
@@ -207,16 +213,18 @@ def _decode_engine(name: str, parsed: QualifiedName) -> KernelName | None:
         step = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", base.removeprefix("winograd")).lower()
         what = f"a step of a Winograd convolution: {step}"
         # With fp16 data the products between the steps may run on tensor cores; with fp32 they never do.
-        return _build_step(name, "cuDNN", what, "winograd step", dtypes, way, False if dtypes == ("fp32",) else None)
+        unit = False if dtypes == ("fp32",) else None
+        return _build_step(name, "cuDNN", what, "winograd step", dtypes=dtypes, direction=way, tensor_core=unit)
     if re.match(r"fft\dd_[rc]2[rc]_", base) and "cudnn" in name:
-        return _build_step(name, "cuDNN", "a step of an FFT convolution", "FFT step", dtypes, None, False)
+        what = "a step of an FFT convolution"
+        return _build_step(name, "cuDNN", what, "FFT step", dtypes=dtypes, tensor_core=False)
     if not _ENGINE.fullmatch(base):
         return None
     way = next((_DIRECTIONS[word] for word in ("dgrad", "wgrad") if base.startswith(word)), FORWARD)
     kinds = {"implicit": "implicit GEMM", "explicit": "explicit GEMM", "precomputed": "implicit GEMM"}
     kind = kinds.get(base.split("_", 1)[0])
     dtypes = dtypes or (("fp32",) if "sgemm" in base or "float" in base else ())
-    return _build_convolution(name, "cuDNN engine", "cuDNN", way, dtypes, tensor_core=False, algorithm=kind)
+    return _build_convolution(name, "cuDNN engine", "cuDNN", kind, direction=way, dtypes=dtypes, tensor_core=False)
 
 
 def _decode_direct(name: str, parsed: QualifiedName) -> KernelName | None:
@@ -244,64 +252,27 @@ def _decode_helper(name: str, parsed: QualifiedName) -> KernelName | None:
     return _build_step(name, "MIOpen" if parsed.base == "Im2d2Col_v2" else "cuDNN", what, "conv setup")
 
 
-def _build_step(
-    name: str,
-    library: str,
-    summary: str,
-    display: str,
-    dtypes: tuple[str, ...] = (),
-    direction: str | None = None,
-    tensor_core: bool | None = None,
-) -> KernelName:
-    return KernelName(
-        name,
-        KernelClass.CONV,
-        family="convolution step",
-        library=library,
-        dtypes=dtypes,
-        tensor_core=tensor_core,
-        direction=direction,
-        display=" ".join((display, *dtypes)),
-        summary=join_parts(summary, *dtypes),
-    )
+def _build_step(name: str, library: str, summary: str, display: str, **fields: Unpack[NameFields]) -> KernelName:
+    kernel = KernelName(name, KernelClass.CONV, family="convolution step", library=library, **fields)
+    return replace(kernel, display=join_words(display, *kernel.dtypes), summary=join_parts(summary, *kernel.dtypes))
 
 
 def _build_convolution(
-    name: str,
-    family: str,
-    library: str | None,
-    direction: str | None = None,
-    dtypes: tuple[str, ...] = (),
-    tile: tuple[int, ...] | None = None,
-    stages: int | None = None,
-    layout: str | None = None,
-    arch: str | None = None,
-    tensor_core: bool | None = None,
-    algorithm: str | None = None,
-    details: tuple[tuple[str, str], ...] = (),
+    name: str, family: str, library: str | None, algorithm: str | None = None, **fields: Unpack[NameFields]
 ) -> KernelName:
+    kernel = KernelName(name, KernelClass.CONV, family=family, library=library, **fields)
+    direction, tile = kernel.direction, kernel.tile
     short = {FORWARD: "fwd", BACKWARD_DATA: "bwd data", BACKWARD_WEIGHTS: "bwd weights", None: ""}[direction]
-    return KernelName(
-        name,
-        KernelClass.CONV,
-        family=family,
-        library=library,
-        arch=arch,
-        dtypes=dtypes,
-        tensor_core=tensor_core,
-        tile=tile,
-        stages=stages,
-        layout=layout,
-        direction=direction,
-        display=join_words("conv", short, *dtypes[:1], format_tile(tile[:2]) if tile else None),
+    return replace(
+        kernel,
+        display=join_words("conv", short, *kernel.dtypes[:1], format_tile(tile[:2]) if tile else None),
         summary=join_parts(
             join_words(library, "convolution", f"({direction})" if direction else None)
-            + xmma.format_compute_unit(tensor_core),
+            + xmma.format_compute_unit(kernel.tensor_core),
             f"as {algorithm}" if algorithm else None,
-            *dtypes[:1],
-            layout,
+            *kernel.dtypes[:1],
+            kernel.layout,
             f"tile {format_tile(tile)}" if tile else None,
-            f"{stages} stages" if stages else None,
+            f"{kernel.stages} stages" if kernel.stages else None,
         ),
-        details=details,
     )

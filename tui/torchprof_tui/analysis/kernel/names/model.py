@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypedDict
 
 ARCHITECTURES = {
     "kepler": "sm_35",
@@ -89,6 +89,20 @@ class KernelName:
         fields["kernel_class"] = self.kernel_class.label
         fields["details"] = dict(self.details)
         return fields
+
+
+class NameFields(TypedDict, total=False):
+    """Fields of `KernelName` that a family's builder passes on as they are."""
+
+    arch: str | None
+    dtypes: tuple[str, ...]
+    tensor_core: bool | None
+    tile: tuple[int, ...] | None
+    stages: int | None
+    layout: str | None
+    fused: tuple[str, ...]
+    direction: str | None
+    details: tuple[tuple[str, str], ...]
 
 
 def format_tile(sizes: tuple[int, ...]) -> str:

@@ -12,10 +12,22 @@ on tensor cores: fp8 and fp4 exist nowhere else.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts, join_words
+from torchprof_tui.analysis.kernel.names.model import (
+    KernelClass,
+    KernelName,
+    NameFields,
+    format_tile,
+    join_parts,
+    join_words,
+)
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName
 from torchprof_tui.trace.core.late_regex import compile_later
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _TRTLLM_TYPES = {
     "MxE4m3": "mxfp8 e4m3",
@@ -75,7 +87,7 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     for pattern, library, dtypes, matrix, kind in _OTHERS:
         if pattern.search(base):
             library = library or {"vllm": "vLLM", "aiter": "AITER", "sglang": "SGLang"}.get(parsed.root)
-            return _build_product(name, "serving gemm", library, dtypes, tensor_core=matrix, kind=kind)
+            return _build_product(name, "serving gemm", library, kind=kind, dtypes=dtypes, tensor_core=matrix)
     return None
 
 
@@ -95,7 +107,7 @@ def _decode_trtllm(name: str, base: str, match: re.Match[str]) -> KernelName:
         name,
         "trtllm-gen",
         "TensorRT-LLM",
-        tuple(dict.fromkeys((*inputs, output))),
+        dtypes=tuple(dict.fromkeys((*inputs, output))),
         tile=tuple(map(int, tile.groups())) if tile else None,
         stages=int(stages[1]) if stages else None,
         arch=f"sm_{arch[1]}" if arch else None,
@@ -112,18 +124,12 @@ def _decode_deep_gemm(name: str, parsed: QualifiedName) -> KernelName | None:
     library = "DeepGEMM" if "deep_gemm" in name else "TensorRT-LLM" if "tensorrt_llm" in parsed.path else None
     if not match:
         if "gemm" in parsed.base.lower() and "transpose" not in parsed.base.lower():
-            return _build_product(name, "DeepGEMM", library, (), kind="")
-        return (
-            KernelName(
-                name,
-                KernelClass.COPY,
-                family="DeepGEMM",
-                library=library,
-                display="scale layout",
-                summary="DeepGEMM: transposes or packs the scales of a block-scaled product",
-            )
-            if parsed.root == "deep_gemm"
-            else None
+            return _build_product(name, "DeepGEMM", library)
+        if parsed.root != "deep_gemm":
+            return None
+        text = "DeepGEMM: transposes or packs the scales of a block-scaled product"
+        return KernelName(
+            name, KernelClass.COPY, family="DeepGEMM", library=library, display="scale layout", summary=text
         )
     rest = match["rest"].lower()
     dtypes = ("fp8 e4m3", "fp4 e2m1") if match["type"] == "fp8_fp4" else (_ELEMENTS[match["type"]],)
@@ -146,7 +152,7 @@ def _decode_deep_gemm(name: str, parsed: QualifiedName) -> KernelName | None:
         name,
         "DeepGEMM",
         library,
-        dtypes,
+        dtypes=dtypes,
         arch=arch,
         kind="grouped" if match["grouped"] else "",
         scaled="fp8" in dtypes[0],
@@ -157,39 +163,27 @@ def _build_product(
     name: str,
     family: str,
     library: str | None,
-    dtypes: tuple[str, ...],
-    tensor_core: bool | None = True,
-    tile: tuple[int, ...] | None = None,
-    stages: int | None = None,
-    arch: str | None = None,
     epilogue: str | None = None,
     kind: str = "",
     scaled: bool = False,
-    details: tuple[tuple[str, str], ...] = (),
+    **fields: Unpack[NameFields],
 ) -> KernelName:
-    return KernelName(
-        name,
-        KernelClass.GEMM,
-        family=family,
-        library=library,
-        arch=arch,
-        dtypes=dtypes,
-        tensor_core=tensor_core,
-        tile=tile,
-        stages=stages,
+    fields.setdefault("tensor_core", True)
+    kernel = KernelName(name, KernelClass.GEMM, family=family, library=library, epilogue=epilogue, **fields)
+    tile, dtypes = kernel.tile, kernel.dtypes
+    return replace(
+        kernel,
         fused=(epilogue,) if epilogue else (),
-        epilogue=epilogue,
         display=join_words(
             "gemm", *dtypes[:1], format_tile(tile[:2]) if tile else None, f"+{epilogue}" if epilogue else None
         ),
         summary=join_parts(
-            join_words(library, kind, "matrix product", f"for {arch}" if arch else None)
-            + (" on tensor cores" if tensor_core else ""),
+            join_words(library, kind, "matrix product", f"for {kernel.arch}" if kernel.arch else None)
+            + (" on tensor cores" if kernel.tensor_core else ""),
             "one scale for each block of elements" if scaled else None,
             " × ".join(dtypes[:2]),
             f"tile {format_tile(tile)}" if tile else None,
-            f"{stages} stages" if stages else None,
+            f"{kernel.stages} stages" if kernel.stages else None,
             f"epilogue: {epilogue}" if epilogue else None,
         ),
-        details=details,
     )
