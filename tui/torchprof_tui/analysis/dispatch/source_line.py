@@ -243,8 +243,8 @@ class SourceLineFinder:
             covering = [name for name, count in tally.items() if 2 * count > GAP_SAMPLES]
             if covering:
                 name = max(covering, key=lambda name: (depths[name], tally[name]))
-                frame = self._frames.get(name)
-                lines[sort] = build_frame_line(frame) if sort < 2 and frame else build_annotation_line(self.trace.names[name])
+                frame, text = self._frames.get(name), self.trace.names[name]
+                lines[sort] = build_frame_line(frame) if sort < 2 and frame else build_annotation_line(text)
         own, library = lines[:2]
         if own is not None and library is not None:
             return replace(own, library=library.text)

@@ -87,14 +87,24 @@ def _find_missing(trace: Trace) -> Iterator[Remark]:
     if trace.format != "kineto" or not len(trace):
         return
     ops = np.flatnonzero(trace.kind == Kind.OP)
-    has_ops, has_work = len(ops) > 0, bool(trace.links.gpu_events)
-    has_calls, has_frames = (bool((trace.kind == kind).any()) for kind in (Kind.RUNTIME, Kind.PYTHON))
-    has_kernels = bool(np.isin(trace.kind, [Kind.KERNEL, Kind.COLLECTIVE]).any())
-    if has_work and has_calls and has_ops:
+    has_calls = bool((trace.kind == Kind.RUNTIME).any())
+    if trace.links.gpu_events and has_calls and len(ops):
         yield from _find_threads_without_ops(trace, ops)
+    is_missing = _decide_missing(trace, ops, has_calls)
+    for kind, (meaning, action) in _MISSING.items():
+        if is_missing[kind]:
+            if kind == "GPU work" and has_calls:
+                meaning, action = _NO_ACTIVITY
+            yield _build_remark(kind, meaning, action)
+
+
+def _decide_missing(trace: Trace, ops: I64, has_calls: bool) -> dict[str, bool]:
+    has_ops, has_work = len(ops) > 0, bool(trace.links.gpu_events)
+    has_frames = bool((trace.kind == Kind.PYTHON).any())
+    has_kernels = bool(np.isin(trace.kind, [Kind.KERNEL, Kind.COLLECTIVE]).any())
     recorded = trace.metadata.recorded
     args = _sample_args(trace, ops) if has_ops else []
-    is_missing = {
+    return {
         "CPU ops": has_work and not has_ops,
         "runtime calls": has_work and not has_calls,
         "GPU work": not has_work,
@@ -104,11 +114,6 @@ def _find_missing(trace: Trace) -> Iterator[Remark]:
         "memory": has_ops and trace.memory is None and "profile_memory" not in recorded,
         "device": has_kernels and not trace.devices,
     }
-    for kind, (meaning, action) in _MISSING.items():
-        if is_missing[kind]:
-            if kind == "GPU work" and has_calls:
-                meaning, action = _NO_ACTIVITY
-            yield _build_remark(kind, meaning, action)
 
 
 def _find_threads_without_ops(trace: Trace, ops: I64) -> Iterator[Remark]:

@@ -102,17 +102,7 @@ def measure_transfer(trace: Trace, event: int) -> Transfer | None:
     size = read_column(trace, "bytes", event)
     bandwidth = size / view.duration if size is not None and view.duration > 0 else None
     device = find_device(trace, event)
-    device_name = device.name if device else ""
-    peak: float | None = None
-    peak_source: str | None = None
-    if "peer" not in source and "peer" not in target:  # the link of a peer copy is not in the trace
-        if "host" in (source, target):
-            peak = find_pcie_bandwidth(device_name)
-            generation = _match_device_name(_PCIE_GENERATIONS, device_name)
-            peak_source = None if generation is None else f"PCIe {generation:.1f} x16, one direction"
-        else:
-            peak = find_memory_bandwidth(device_name)
-            peak_source = None if peak is None else "device memory"
+    peak, peak_source = _find_peak_bandwidth(device.name if device else "", source, target)
     traffic = 2 if source == target == "device" else 1
     host_memory = dict(name.details).get("host memory")
     reported = read_args_if_readable(trace, event).get("memory bandwidth (GB/s)")
@@ -142,6 +132,18 @@ def find_pcie_bandwidth(device: str) -> float | None:
     """Find the bandwidth of a device's PCI Express interface, GB/s in one direction; None if unknown."""
     generation = _match_device_name(_PCIE_GENERATIONS, device)
     return None if generation is None else _PCIE_BANDWIDTHS[generation]
+
+
+def _find_peak_bandwidth(device: str, source: str, target: str) -> tuple[float | None, str | None]:
+    """Find (the peak GB/s of a copy, what limits it). The link of a peer copy is not in the trace: (None, None)."""
+    if "peer" in source or "peer" in target:
+        return None, None
+    if "host" in (source, target):
+        generation = _match_device_name(_PCIE_GENERATIONS, device)
+        limit = None if generation is None else f"PCIe {generation:.1f} x16, one direction"
+        return find_pcie_bandwidth(device), limit
+    bandwidth = find_memory_bandwidth(device)
+    return bandwidth, None if bandwidth is None else "device memory"
 
 
 def _match_device_name(table: tuple[tuple[str, float], ...], device: str) -> float | None:

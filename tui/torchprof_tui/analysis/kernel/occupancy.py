@@ -184,9 +184,7 @@ def compute_occupancy(device: Device, launch: LaunchConfig) -> Occupancy:
     active_blocks = bound if all_known else None
     active_warps = None if active_blocks is None else active_blocks * warps
     max_warps = device.max_warps
-    waves = None
-    if active_blocks and launch.grid_blocks and device.sms:  # how often the grid fills all SMs
-        waves = launch.grid_blocks / (device.sms * active_blocks)
+    waves = _compute_waves(device, launch, active_blocks)
     return Occupancy(
         warps_per_block=warps,
         limits=limits,
@@ -200,6 +198,13 @@ def compute_occupancy(device: Device, launch: LaunchConfig) -> Occupancy:
         tail_waste=None if waves is None else 1 - waves / ceil(waves),
         idle_sms=None if not launch.grid_blocks or device.sms is None else max(0, device.sms - launch.grid_blocks),
     )
+
+
+def _compute_waves(device: Device, launch: LaunchConfig, active_blocks: int | None) -> float | None:
+    """Compute how often the grid fills all SMs; None if a value is unknown or the launch cannot run."""
+    if not active_blocks or not launch.grid_blocks or not device.sms:
+        return None
+    return launch.grid_blocks / (device.sms * active_blocks)
 
 
 def _compute_register_limit(device: Device, launch: LaunchConfig, warps: int) -> int | None:

@@ -135,11 +135,7 @@ def _walk(top: str, values: Any, depth: int = 0) -> Iterator[PrivateValue]:
         elif _is_secret(keys, value, depth):
             yield PrivateValue(keys, PrivateKind.SECRET, 1)
         elif isinstance(value, dict):
-            name = next((value[key] for key in _NAME_KEYS if isinstance(value.get(key), str)), None)
-            rating = SecretName.NONE if name is None else rate_name(name)
-            named = next(
-                (key for key in _VALUE_KEYS if rating and key in value and holds_secret(value[key], rating)), None
-            )
+            named = _find_named_value(value)
             if named is not None:
                 yield PrivateValue((*keys, named), PrivateKind.SECRET, 1)
             stack += [((*keys, key), below) for key, below in reversed(value.items()) if key != named]
@@ -178,20 +174,12 @@ def _may_be_environment(text: str) -> bool:
 
 
 def _list_variables(value: dict[str, Any] | list[Any] | str) -> list[str]:
-    """List the names of a mapping of texts, of pairs, of objects with a name and a value, or of NAME=value.
-
-    Of a text what it assigns, in the form of a shell, of Python or of JSON.
-    """
+    """List the names of a mapping of texts, of pairs, of objects with a name and a value, or of NAME=value."""
     if isinstance(value, dict):
         return [name for name, text in value.items() if not isinstance(text, (dict, list))]
-    names: list[str] = []
     if isinstance(value, str):
-        parsed = _parse_json(value)
-        if isinstance(parsed, (dict, list)):
-            return _list_variables(parsed)
-        names += _ASSIGNMENT.findall(value) if "=" in value else []
-        known = {*names}
-        return names + [name for name in _USUAL_NAME.findall(value) if name not in known] if ":" in value else names
+        return _list_variables_of_text(value)
+    names: list[str] = []
     for each in value:
         if isinstance(each, str):
             match = _ASSIGNMENT.match(each)
@@ -202,6 +190,23 @@ def _list_variables(value: dict[str, Any] | list[Any] | str) -> list[str]:
         elif isinstance(each, list) and len(each) == 2 and isinstance(each[0], str):
             names.append(each[0])
     return names
+
+
+def _list_variables_of_text(text: str) -> list[str]:
+    """List the variables that a text assigns, in the form of a shell, of Python or of JSON."""
+    parsed = _parse_json(text)
+    if isinstance(parsed, (dict, list)):
+        return _list_variables(parsed)
+    assigned = _ASSIGNMENT.findall(text) if "=" in text else []
+    known = {*assigned}
+    return assigned + [name for name in _USUAL_NAME.findall(text) if name not in known] if ":" in text else assigned
+
+
+def _find_named_value(value: dict[str, Any]) -> str | None:
+    """Find the key of the value in an object such as {"name": "API_KEY", "value": …}; None where it is no secret."""
+    name = next((value[key] for key in _NAME_KEYS if isinstance(value.get(key), str)), None)
+    rating = SecretName.NONE if name is None else rate_name(name)
+    return next((key for key in _VALUE_KEYS if rating and key in value and holds_secret(value[key], rating)), None)
 
 
 def _parse_json(text: str) -> Any:

@@ -133,26 +133,11 @@ def _decode_cask(name: str, parsed: QualifiedName) -> KernelName | None:
     """Decode cuDNN's hand-scheduled convolutions, alone or behind `cudnn_`, `cudnn_infer_` and `cudnn_train_`.
 
     `volta_scudnn_128x64_stridedB_splitK_xregs_large_nn_v1`: fp32 on CUDA cores;
-    `volta_fp16_s884cudnn_fp16_256x64_ldg8_relu_f2f_exp_small_nhwc_tn_v1`: fp16 on tensor cores;
-    `volta_hmma_implicit_gemm_fprop_fp32_nhwc_128x128x64x1_1x3x3x0x1`: fp16 operands, fp32 sums.
+    `volta_fp16_s884cudnn_fp16_256x64_ldg8_relu_f2f_exp_small_nhwc_tn_v1`: fp16 on tensor cores.
     """
     match = _CASK.fullmatch(parsed.base)
     if not match or match["arch"] not in ARCHITECTURES:
-        match = _HMMA.match(parsed.base)
-        if not match:
-            return None
-        return _build_convolution(
-            name,
-            "cask",
-            "cuDNN",
-            direction=_DIRECTIONS[match["way"].lower()],
-            dtypes=("fp16",),
-            tile=(int(match["m"]), int(match["n"]), int(match["k"])),
-            arch=ARCHITECTURES[match["arch"].lower()],
-            layout=match["layout"],
-            tensor_core=True,
-            algorithm="implicit GEMM",
-        )
+        return _decode_hmma(name, parsed.base)
     words = match["rest"].split("_")
     sizes = [word for word in words if re.fullmatch(r"\d+x\d+", word)]
     letters = next((word for word in words if re.fullmatch(r"[nt]{2}", word)), None)
@@ -162,23 +147,46 @@ def _decode_cask(name: str, parsed: QualifiedName) -> KernelName | None:
     if "splitK" in words:
         details.append(("split-K", "yes"))
     on_tensor_cores = match["shape"] is not None
-    word = match["type"] or next((word for word in words if word in ("fp16", "bf16", "int8")), None)
-    plain = {"s": "fp32", "h": "fp16", "d": "fp64", "i": "int8"}[match["acc"]]
-    # The accumulator of a tensor core kernel is fp32 while its operands are not.
-    dtype = xmma.ELEMENT_TYPES.get(word or "", "fp16" if on_tensor_cores and plain == "fp32" else plain)
+
     # Names of this family contain relu if the kernel supports it, used or not: no ReLU is claimed.
     return _build_convolution(
         name,
-        "scudnn" if plain == "fp32" and not on_tensor_cores else "cask",
+        "scudnn" if match["acc"] == "s" and not on_tensor_cores else "cask",
         "cuDNN",
         direction=next((_DIRECTIONS[word] for word in words if word in ("dgrad", "wgrad", "fprop")), None),
-        dtypes=(dtype,),
+        dtypes=(_find_operand_type(match, words),),
         tile=tuple(map(int, sizes[0].split("x"))) if sizes else None,
         arch=ARCHITECTURES[match["arch"]],
         layout="nhwc" if "nhwc" in words else None,
         tensor_core=on_tensor_cores,
         algorithm="Winograd" if "winograd" in words else "implicit GEMM",
         details=tuple(details),
+    )
+
+
+def _find_operand_type(match: re.Match[str], words: list[str]) -> str:
+    """Find the type of the operands: the accumulator of a tensor core kernel is fp32 while they are not."""
+    word = match["type"] or next((word for word in words if word in ("fp16", "bf16", "int8")), "")
+    plain = {"s": "fp32", "h": "fp16", "d": "fp64", "i": "int8"}[match["acc"]]
+    return xmma.ELEMENT_TYPES.get(word, "fp16" if match["shape"] and plain == "fp32" else plain)
+
+
+def _decode_hmma(name: str, base: str) -> KernelName | None:
+    """Decode `volta_hmma_implicit_gemm_fprop_fp32_nhwc_128x128x64x1_1x3x3x0x1`: fp16 operands, fp32 sums."""
+    match = _HMMA.match(base)
+    if not match:
+        return None
+    return _build_convolution(
+        name,
+        "cask",
+        "cuDNN",
+        direction=_DIRECTIONS[match["way"].lower()],
+        dtypes=("fp16",),
+        tile=(int(match["m"]), int(match["n"]), int(match["k"])),
+        arch=ARCHITECTURES[match["arch"].lower()],
+        layout=match["layout"],
+        tensor_core=True,
+        algorithm="implicit GEMM",
     )
 
 

@@ -241,11 +241,7 @@ def _decode_classic(name: str, text: str) -> KernelName | None:
         return None
     # fp32 operands are converted to TF32 for tensor cores; CUTLASS then names no type.
     dtypes = tuple(dict.fromkeys(fields.dtypes)) or (("tf32",) if fields.tensor_core else ())
-    tile = fields.sizes[0] if fields.sizes else None
-    stages = None
-    if tile and len(fields.sizes) > 1 and (fields.tensor_core or is_cutlass):
-        step, stages = fields.sizes[1]
-        tile = (*tile, step)
+    tile, stages = _split_classic_sizes(fields.sizes, has_stages=fields.tensor_core or is_cutlass)
     library = "CUTLASS" if is_cutlass else "cuBLAS"
     epilogue = ", ".join(fields.fused) or None
     return KernelName(
@@ -272,6 +268,16 @@ def _decode_classic(name: str, text: str) -> KernelName | None:
         ),
         details=tuple(fields.details),
     )
+
+
+def _split_classic_sizes(sizes: list[tuple[int, ...]], has_stages: bool) -> tuple[tuple[int, ...] | None, int | None]:
+    """Split the sizes of a classic name into (tile, stages): the second size is K step x stages."""
+    if not sizes:
+        return None, None
+    if len(sizes) == 1 or not has_stages:
+        return sizes[0], None
+    step, stages = sizes[1]
+    return (*sizes[0], step), stages
 
 
 def _decode_xmma(name: str) -> KernelName:
