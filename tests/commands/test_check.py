@@ -10,14 +10,17 @@ from typing import Any
 
 import pytest
 
+import torchprof_tui as tt
 from tests.helpers.command_line import call_main, read_error_line, read_json_answer
 from tests.helpers.pattern_traces import healthy, op_with_work, waiting
 from tests.helpers.trace_builder import annotation, cpu, step, trace
+from torchprof_tui.analysis.collectives.communication_waiting import compute_arrivals
 from torchprof_tui.analysis.dispatch.frame_names import SourceLine
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Section
 from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport
 from torchprof_tui.analysis.patterns.verdict.costs import find_base
+from torchprof_tui.analysis.patterns.verdict.latest_check import LatestOnlyChecker
 from torchprof_tui.answers.check import build_check
 from torchprof_tui.cli import main
 from torchprof_tui.commands.check.markdown import format_report
@@ -356,3 +359,18 @@ def test_json_lists_what_fail_on_found(capsys: pytest.CaptureFixture[str], writt
         assert main(["check", path, "--json", "--fail-on", fail_on, "--no-cache"]) == bool(failed)
         assert json.loads(capsys.readouterr().out)["failed_on"] == failed
     assert "failed_on" not in asked(capsys, path)
+
+
+def test_costs_of_a_run_are_those_of_each_rank_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """The ranks' steps differ without the profiler's time: the screen, of one rank, shows the same numbers."""
+    ranks = tt.open("sample:train_gpt_2ranks")._model.merged_ranks
+    assert ranks is not None
+    late = LatestOnlyChecker(ranks.all[0].trace, compute_arrivals(ranks), 0).precompute().result
+    straggler = next(each for each in late.findings if each.id == "straggler")
+    answer = read_json_answer(capsys, "check", "sample:train_gpt_2ranks", "--json")
+    told = next(each for each in answer["patterns"] if each["id"] == "straggler")
+    assert told["at_stake_us"] == late.base.price(straggler) / 1000
+    assert told["share"] == pytest.approx(straggler.share, abs=1e-6)
+    assert answer["base"]["duration_ns"] > late.base.unit
+    _, out, _ = call_main(capsys, "check", "sample:train_gpt_2ranks")
+    assert "problems (shares of a step of its rank: 11.9 ms to 12.9 ms, the mean of 2)" in out

@@ -8,10 +8,10 @@ from tests.helpers.explorer_app import explorer, settled
 from tests.helpers.golden_files import at_every_size, compare_golden, load_sample, text_on_screen
 
 CASES = {
-    "matmul_add_64_cold_eager": ("matmul_add_64_cold_eager", ("right", "down", "down", "down", "down", "]")),
+    "matmul_add_64_cold_eager": ("matmul_add_64_cold_eager", ("down", "down", "down", "down", "down", "]")),
     "cuda_graph_replay": ("cuda_graph_replay", ("}", "f", "f")),
     "train_gpt_stack_memory": ("train_gpt_stack_memory", ("W", "/", "a", "d", "d", "m", "m", "enter", "n")),
-    "chain": ("attention_flash", ("right", "down", "down", "down", "f", "l", "down")),
+    "chain": ("attention_flash", ("down", "down", "down", "down", "f", "l", "down")),
     "cheatsheet": ("train_gpt_starved", ("c", "down", "enter")),
     "kernel": ("matmul_add_4096_warm_eager", ("/", *"nvjet", "enter", "k")),
 }

@@ -114,7 +114,7 @@ async def test_a_search_with_a_capital_says_that_it_is_case_sensitive() -> None:
 
 async def test_hiding_a_lane_names_it_and_the_key_that_shows_it() -> None:
     async with explorer(two_steps()) as (screen, pilot):
-        await pilot.press("right", ":", *"hide", "enter")
+        await pilot.press("down", ":", *"hide", "enter")
         assert "hidden: CPU " in text_of(screen)
         assert ":unhide shows it again" in text_of(screen)
         await pilot.press(":", *"unhide", "enter", "escape")

@@ -27,7 +27,7 @@ async def test_keys_that_move() -> None:
     shown = two_steps()
     mm = event_of(shown, "aten::mm", 1)
     moves: list[tuple[str, Check]] = [
-        ("right", lambda w: selected(w) == "ProfilerStep#1"),
+        ("down", lambda w: selected(w) == "ProfilerStep#1"),
         ("left", lambda w: selected(w) == "ProfilerStep#0"),
         ("full_stop", lambda w: selected(w) == "ProfilerStep#1"),
         ("comma", lambda w: selected(w) == "ProfilerStep#0"),
@@ -150,7 +150,7 @@ async def test_panels() -> None:
         await pilot.press("i")
         await pilot.pause()
         assert "[details]" in text_of(screen)
-        await pilot.press("right", "down", "m")
+        await pilot.press("down", "down", "m")
         await until(pilot, lambda: "GPU 0 busy" in text_of(screen))
         shown = text_of(screen)
         assert "[range]" in shown
@@ -187,7 +187,7 @@ async def test_copying() -> None:
         await pilot.press("y")
         assert not copied
         assert "nothing to copy" in text_of(screen)
-        await pilot.press("right", "y")
+        await pilot.press("down", "y")
         assert copied == ["ProfilerStep#1"]
         assert "sent to the terminal's clipboard: ProfilerStep#1" in text_of(screen)
         await pilot.press("Y")

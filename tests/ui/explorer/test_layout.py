@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.helpers.trace_builder import cpu, kernel, trace
 from torchprof_tui.ui.explorer.lanes_area import (
     DOCK_MAX_LINES,
+    DOCK_MAX_SHARE,
     DOCK_MIN_LINES,
     compute_layout,
     count_lane_lines,
@@ -30,7 +31,7 @@ def test_the_parts_fit_and_leave_room_for_lanes(width: int, height: int, overvie
     lane_lines = height - above - layout.dock
     assert lane_lines >= min(lanes, 3)
     assert layout.dock >= (DOCK_MIN_LINES if height >= 15 else 3)
-    assert layout.dock <= max(DOCK_MAX_LINES, height // 2)
+    assert layout.dock <= max(DOCK_MAX_LINES, int(height * DOCK_MAX_SHARE))
     # Panels grow beyond their share only by lines that no lane fills.
     assert lane_lines >= lanes or layout.dock <= DOCK_MAX_LINES
 
@@ -44,9 +45,8 @@ def test_more_room_more_lines() -> None:
     asked = compute_layout(80, 24, 1, 2, 1000, is_asked=True)
     assert (asked.dock, compute_layout(80, 24, 1, 2, 1000).dock) == (10, 6)  # nine lines below the title
     assert [compute_layout(width, 40, 1, 1, 9).panels for width in (169, 170, 299, 300)] == [1, 2, 2, 3]
-    assert (
-        compute_layout(200, 60, 2, 2, 10).dock == 30
-    )  # half of the height, where the lanes leave more than that empty
+    docks = [compute_layout(200, 60, 2, 2, 10, has_ranks=has_ranks).dock for has_ranks in (False, True)]
+    assert docks == [39, 30]  # 65 % of the height where the lanes leave more than that empty; half of it for ranks
     assert compute_layout(200, 60, 2, 2, 1000).dock == 16  # 27 %
 
 

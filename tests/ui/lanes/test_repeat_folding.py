@@ -75,7 +75,7 @@ async def test_the_selection_stays_at_its_place_in_the_repeat() -> None:
     made = decode(tokens=8, layers=5)
     async with explorer(made, (160, 48)) as (screen, pilot):
         await fold(screen, pilot)
-        await pilot.press("right", "right", "right")
+        await pilot.press("down", "right", "right")
         state = screen.view_state
         place = int(made.start[state.selected]) - 20_000 - 3 * TOKEN
         name = made.event(state.selected).name

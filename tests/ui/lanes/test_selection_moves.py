@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers.explorer_app import event_of, two_steps
-from tests.helpers.trace_builder import counter, cpu, flow, kernel, runtime, trace
+from tests.helpers.trace_builder import counter, cpu, flow, kernel, memcpy, runtime, trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.lanes.selection_moves import SelectionMoves
 from torchprof_tui.ui.lanes.view_state import ViewState
@@ -31,11 +31,38 @@ def name_of(state: ViewState) -> str:
 
 
 class TestSelection:
-    def test_the_first_arrow_selects_what_is_under_the_cursor_on_the_first_lane(
+    def test_down_selects_what_is_under_the_cursor_on_the_first_lane(
         self, state: ViewState, moves: SelectionMoves
     ) -> None:
-        assert moves.next_in_row(1) == ""
+        assert moves.select_child() == ""
         assert name_of(state) == "ProfilerStep#1"  # the middle of 0..220 µs
+
+    @pytest.mark.parametrize(("distance", "wanted"), [(1, "gemm"), (-1, "add")])
+    def test_right_and_left_select_the_first_and_last_kernel_on_screen(
+        self, state: ViewState, moves: SelectionMoves, shown: Trace, distance: int, wanted: str
+    ) -> None:
+        assert moves.next_in_row(distance) == ""
+        assert state.selected == event_of(shown, wanted)
+
+    def test_right_leaves_out_copies_and_what_is_off_screen_or_folded(self) -> None:
+        copy = memcpy("Memcpy HtoD (Pinned -> Device)", 2, 5)
+        shown = trace(cpu("work", 0, 100), copy, *(kernel(f"k{start}", start, 5) for start in (10, 30, 50, 70)))
+        state = ViewState(shown, width=100, height=20)
+        SelectionMoves(state).next_in_row(1)
+        assert name_of(state) == "k10"
+        state.select(-1)
+        state.viewport = state.viewport.fit(20_000, 60_000)
+        SelectionMoves(state).next_in_row(1)
+        assert name_of(state) == "k30"
+        state.select(-1)
+        state.viewport = state.viewport.fit(20_000, 60_000)
+        SelectionMoves(state).next_in_row(-1)
+        assert name_of(state) == "k50"
+
+    def test_right_without_a_kernel_selects_what_is_under_the_cursor(self) -> None:
+        state = ViewState(trace(cpu("a", 0, 100)), width=100, height=20)
+        SelectionMoves(state).next_in_row(1)
+        assert name_of(state) == "a"
 
     def test_beside_stays_in_its_row_and_says_where_the_row_ends(
         self, state: ViewState, moves: SelectionMoves, shown: Trace

@@ -41,7 +41,7 @@ class Watched:
 async def test_moving_the_selection_repaints_two_lines() -> None:
     shown = two_steps()
     async with explorer(shown, (120, 40)) as (screen, pilot):
-        await pilot.press("right", "down")
+        await pilot.press("down", "down")
         watched = Watched(screen.query_one(Timeline))
         await pilot.press("down")
         await pilot.pause()

@@ -95,6 +95,22 @@ async def test_what_does_not_count_is_said_and_the_verdict_waits() -> None:
         await until(pilot, lambda: lesson.phase is Phase.TELL)
 
 
+@pytest.mark.parametrize("size", [(160, 48), (240, 60), (320, 90)])
+async def test_no_panel_answers_what_is_asked(size: tuple[int, int]) -> None:
+    case = CASES["cold-start"]
+    async with learning(case.sample, case, size) as (app, pilot, lesson):
+        await until(pilot, lambda: lesson.phase is Phase.ASK and "kernel of the first matmul takes" in text(app))
+        await settled(pilot)
+        assert "3 steps, median" in text(app)
+        assert "overhead-bound" not in text(app)
+        assert "largest gaps" not in text(app)
+        await pilot.press("3")
+        await until(pilot, lambda: "1 ● overhead-bound" in text(app) or "▶ overhead-bound" in text(app))
+        await pilot.press("q")
+        await until(pilot, lambda: not app.screen.query(LessonPanel))
+        assert text(app).count("overhead-bound") > 1
+
+
 async def test_the_keys_of_a_case_are_the_lanes_own_after_it() -> None:
     async with learning("sample:matmul_add_64_cold_eager", CASES["wide-step"]) as (app, pilot, _):
         explorer = app.screen
@@ -136,7 +152,7 @@ async def test_taken_through_screens_to_the_end_and_the_list(tmp_path: Path) -> 
         assert str(read_progress()[0]["table"]) == "2 of 3"
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, LearnScreen))
-        await until(pilot, lambda: "✓ 2 of 3" in text(app))
+        await until(pilot, lambda: "2 of 3 right" in text(app))
         learn = app.screen
         assert isinstance(learn, LearnScreen)
         following = list(CASES)[list(CASES).index("table") + 1]

@@ -133,7 +133,9 @@ class Base(Record, frozen=True, kw_only=True):
     """The time that costs are shares of."""
 
     label: Annotated[str, about("in words: a step, all 3 steps, the recording, the range")]
-    duration_ns: Annotated[int, about("of it, without the profiler's own time")]
+    duration_ns: Annotated[
+        int, about("of it, without the profiler's own time; of several ranks, of the one that takes longest")
+    ]
     steps: Annotated[int, about("steps whose mean or sum it is; 0 without steps")]
     replayed: Annotated[list[str], about("names of the steps that were replayed for what fixes save; [] for none")]
 
@@ -293,7 +295,7 @@ def _build_finding(report: CheckReport, checked: CheckedPattern) -> Finding:
         line=find_code_location(checked),
         reason=said.reason,
         cannot_tell=said.reason if said.state is State.CANNOT_TELL else None,
-        at_stake_us=round(checked.share * report.base.unit) / 1000 if checked.is_problem else 0.0,
+        at_stake_us=report.base.price(checked) / 1000 if checked.is_problem else 0.0,
         share=round(checked.share, 6) if checked.is_problem else 0.0,
         won_share=None if checked.won is None else round(checked.won, 6),
         leading=checked.is_leading,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tests.helpers.explorer_app import explorer, settled, text_of
 from tests.helpers.paths import SAMPLES
-from tests.helpers.trace_builder import cpu, trace
+from tests.helpers.trace_builder import cpu, kernel, trace
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.explorer.panels.kernel_panel import COLLECTIVE_NOTE
@@ -38,3 +39,16 @@ async def test_a_collective_is_not_blamed_for_idle_sms() -> None:
             text = screen._panel_controller.active_panel.text().replace("\n", " ")
             assert ("SMs" in text.replace(COLLECTIVE_NOTE, "")) is is_blamed
             assert ("waits for other ranks" in text) is not is_blamed
+
+
+@pytest.mark.parametrize(("blocks", "limit"), [(4, "the grid (<0.01 waves), then warps"), (100_000, "warps")])
+async def test_a_grid_below_one_wave_is_the_first_limit(blocks: int, limit: str) -> None:
+    properties = {"id": 0, "name": "NVIDIA H200", "computeMajor": 9, "computeMinor": 0, "numSms": 132}
+    config = {"grid": [blocks, 1, 1], "block": [128, 1, 1], "registers per thread": 18, "shared memory": 0}
+    shown = trace(cpu("a", 0, 50), kernel("k", 10, 5, **config), header={"deviceProperties": [properties]})
+    async with explorer(shown, (120, 48)) as (screen, pilot):
+        await pilot.press("right", "k")
+        await settled(pilot)
+        lines = screen._panel_controller.active_panel.text().splitlines()
+        assert f"limited by {limit}" in [line.strip() for line in lines]
+        assert any("waves" in line for line in lines if line.startswith("grid")) is (blocks > 4)

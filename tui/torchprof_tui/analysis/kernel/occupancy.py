@@ -160,6 +160,14 @@ class Occupancy:
     idle_sms: int | None = None
 
     @property
+    def limits_text(self) -> str:
+        """What limits it. A grid of less than one wave comes first: then no SM gets the blocks that would fit."""
+        text = " and ".join(name.replace("_", " ") for name in self.limited_by) or "nothing"
+        if self.waves is None or self.waves >= 1:
+            return text
+        return f"the grid ({f'{self.waves:.2f}' if self.waves >= 0.01 else '<0.01'} waves), then {text}"
+
+    @property
     def last_wave_fill(self) -> float | None:
         """How full the last wave is, above 0 to 1: 31.03 waves end with one that is 3 % full. None if unknown."""
         return None if self.waves is None else self.waves - (ceil(self.waves) - 1)

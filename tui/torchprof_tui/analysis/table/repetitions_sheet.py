@@ -69,7 +69,7 @@ REPETITION_FIELDS = (
 """Columns: `events` are those of one (the median); `busy` is the share of its time in which they ran."""
 
 
-_OF_EACH = " of each"  # ends the names of rows that count the same place of several patterns around it
+_IN_A_ROW = " in a row"  # ends the names of rows that count the same place of several patterns around it
 MAX_NUMBERS = 4  # repetitions that are named of those that differ
 
 
@@ -91,7 +91,7 @@ def build_repetitions_sheet(trace: Trace, repetitions: Repetitions) -> Sheet:
     parts = [_choose_rows(repetitions, index) for index in range(len(repetitions.patterns))]
     names: list[str] = []
     for part in parts:  # rows of one repetition are named with what it is, such as `1 #0 prefill`
-        is_single = not part.names[0].endswith(_OF_EACH)
+        is_single = not part.names[0].endswith(_IN_A_ROW)
         kinds = find_kinds(trace, repetitions, part.pattern).tolist() if is_single else [NO_KIND] * len(part.names)
         names += [f"{name} {name_kind(kind)}".rstrip() for name, kind in zip(part.names, kinds, strict=True)]
     columns: dict[str, list[str] | I64] = {"name": names}
@@ -129,7 +129,8 @@ def _choose_rows(repetitions: Repetitions, index: int) -> _Rows:
         row = np.arange(len(pattern))
         return _Rows(pattern, row, [f"{pattern.label} #{number}" for number in range(len(pattern))])
     row = pattern.position.astype(np.int64)
-    return _Rows(pattern, row, [f"{pattern.label} #{number}{_OF_EACH}" for number in range(int(row.max()) + 1)])
+    count = int(row.max()) + 1
+    return _Rows(pattern, row, [f"{pattern.label}, {number + 1} of {count}{_IN_A_ROW}" for number in range(count)])
 
 
 def _measure_rows(part: _Rows) -> dict[str, I64]:

@@ -34,13 +34,6 @@ NAME_CELLS = 76
 MAX_INDENT = 24
 """Hops are indented up to this depth: Python stacks are dozens of frames deep."""
 
-_LIMIT_LABELS = {
-    "warps": "warps",
-    "registers": "registers",
-    "shared_memory": "shared memory",
-    "blocks": "blocks per SM",
-    "barriers": "barriers",
-}
 _BAR_CELLS = 20
 _PAGEABLE = (
     "• The host memory is pageable: copies of pinned memory (pin_memory=True) are faster, and the CPU does not wait."
@@ -224,11 +217,11 @@ def _occupancy_rows(theory: Occupancy) -> Iterator[tuple[str, str]]:
         bar = "█" * round(_BAR_CELLS * share) + "░" * (_BAR_CELLS - round(_BAR_CELLS * share))
         warps = f"{theory.active_warps} of {theory.max_warps} warps an SM"
         yield "occupancy", f"{bar} {format_share(share)}: {warps}, in {_format_block_count(theory.active_blocks or 0)}"
-        yield "limited by", " and ".join(_LIMIT_LABELS[name] for name in theory.limited_by)
+        yield "limited by", theory.limits_text
     limits = [(name, limit) for name in LIMIT_NAMES if (limit := theory.limits.get(name)) is not None]
     if limits:
-        yield "blocks that fit", ", ".join(f"{_LIMIT_LABELS[name]} {limit}" for name, limit in limits)
-    if theory.waves is not None:
+        yield "blocks that fit", ", ".join(f"{name.replace('_', ' ')} {limit}" for name, limit in limits)
+    if theory.waves is not None and theory.waves >= 1:
         tail = f", the last one {format_share(theory.last_wave_fill or 0)} full" if theory.waves > 1 else ""
         waves = f"{theory.waves:.2f}" if theory.waves < 100 else f"{theory.waves:,.0f}"
         yield "waves", f"{waves}{tail if ceil(theory.waves) < 100 else ''}"

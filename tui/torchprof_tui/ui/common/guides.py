@@ -37,7 +37,7 @@ kernel | Panel: kernel | footprint, occupancy, SM, warp, wave, registers, shared
     launch: the grid of blocks and the threads per block of the launch
     takes: registers of each thread and shared memory of each block
     occupancy: computed from the launch: the warps of this kernel that fit on an SM, of the maximum
-    limited by: the resource that allows the fewest blocks on an SM; ◀ marks it in the list
+    limited by: a grid too small to fill the GPU once, then the resource that allows the fewest blocks on an SM (◀)
     grid: the number of waves of the grid, and how full the last one is
     what if: a smaller footprint with which more blocks would fit
     runs: the durations of all runs of this kernel, and when this one ran
@@ -122,7 +122,7 @@ learn | Learn: guess, then look | kernel, GEMM, launch
     ✓ ✗: right and wrong guesses; launched kernels that you did not name are listed too
     launched: how many kernels of that class or name the range launched, and their GPU time
     this trace: each finding as a question: what do you expect, look, what it is
-    cases: samples with questions, a few minutes each; ✓: how many were as expected
+    cases: samples with questions, a few minutes each; right: how many answers were as expected
 source | Source
     ▶ line: the line named by the chain panel or by the cheatsheet's finding
     file: the file is read from the trace's host if opened over ssh, else from this machine

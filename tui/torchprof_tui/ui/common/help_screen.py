@@ -49,7 +49,7 @@ LANE_SYMBOLS = (
 KINDS_SHOWN = tuple(kind for kind in KIND_NAMES if Kind.STEP <= kind <= Kind.OVERHEAD)
 
 
-TWO_COLUMN_WIDTH = 110
+TWO_COLUMN_WIDTH = 100
 COLUMN_GAP = 4
 MAX_LABEL_SHARE = 3
 """A label takes at most this part (a third) of a column; a longer one is on a line of its own."""
@@ -63,6 +63,11 @@ class HelpEntry:
     text: str
     where: str = ""
     kind: Kind | None = None
+
+    @property
+    def shown_label(self) -> str:
+        """The label with nine number keys as one; the filter finds each of them."""
+        return self.label.replace("1 2 3 4 5 6 7 8 9", "1 … 9")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +174,7 @@ def _join_blocks(blocks: Sequence[Lines]) -> Lines:
 
 
 def _measure_indent(section: HelpSection, width: int) -> int:
-    longest = max((cell_len(entry.label) for entry in section.entries), default=0)
+    longest = max((cell_len(entry.shown_label) for entry in section.entries), default=0)
     return min(longest, max(width // MAX_LABEL_SHARE, 8)) + 2
 
 
@@ -185,13 +190,13 @@ def _format_entry(entry: HelpEntry, is_key: bool, indent: int, width: int, palet
     style = palette.fill(entry.kind) if entry.kind is not None else palette.key if is_key else palette.strong
     text = f"{entry.text} [{entry.where}]" if entry.where else entry.text
     wrapped = wrap_text(text, max(width - indent, 8), palette.text)
-    used = cell_len(entry.label)
+    used = cell_len(entry.shown_label)
     lines: Lines = []
     if used + 2 > indent:  # a label wider than its column has lines of its own
-        lines += wrap_text(entry.label, width, style)
+        lines += wrap_text(entry.shown_label, width, style)
         used, label = 0, (" " * indent, palette.text)
     else:
-        label = (entry.label, style)
+        label = (entry.shown_label, style)
     gap = [(" " * (indent - used), palette.text)] if used else []
     lines.append([label, *gap, *wrapped[0]])
     lines += [[(" " * indent, palette.text), *runs] for runs in wrapped[1:]]

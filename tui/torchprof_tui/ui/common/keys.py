@@ -185,7 +185,7 @@ LANES = parse_keys("""\
 time.fit  fit  fit: fit the selected event to the screen; again: its parent
 time.fit-all  fit_all
 move.left  beside(-1)  event: previous event in the row
-move.right  beside(1)  event: next event in the row
+move.right  beside(1)  event: next event in the row; before one is selected, the first kernel on screen
 move.up  up  parent: the parent; from the outermost: the lane above
 move.down  down  child: the first child; from the innermost: the lane below
 move.page-up  scroll_page(-1)  page up: scroll up: the lanes, or the panel that has the keys (↑↓ beside its title)

@@ -36,7 +36,7 @@ def describe_cost(finding: Finding, base: CostBase) -> str:
     """
     if not finding.cost:
         return ""
-    text = f"up to {format_duration(finding.share * base.unit)}, {format_share(finding.share)}"
+    text = f"up to {format_duration(base.price(finding))}, {format_share(finding.share)}"
     return f"{text}; {saving}" if (saving := describe_saving(finding)) else text
 
 

@@ -321,6 +321,10 @@ MAX_WRAPPED_CHARACTERS = 20_000
 """Characters of a text that are laid out. A trace may contain names of several MB."""
 
 
+UNITS = ("%", "ns", "µs", "ms")
+"""Units that do not begin a line of wrapped text."""
+
+
 def wrap_text(text: str, width: int, style: Style, indent: str = "") -> Lines:
     """Wrap cleaned text to lines of at most `width` cells, at a space if there is one in the last two thirds."""
     lines: Lines = []
@@ -341,6 +345,8 @@ def wrap_text(text: str, width: int, style: Style, indent: str = "") -> Lines:
                 break
             count += 1
         space = rest.rfind(" ", count // 3, count + 1)
+        if rest[space + 1 : space + 4].rstrip(" ;:,.)") in UNITS:  # a number keeps its unit
+            space = rest.rfind(" ", count // 3, max(space, 0))
         end = space if space > 0 else count
         lines.append([(line_indent + rest[:end], style)])
         rest = rest[end:].lstrip(" ") if space > 0 else rest[end:]

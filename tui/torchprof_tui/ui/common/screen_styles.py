@@ -26,7 +26,12 @@ DARK = Theme(
     background="#121212",
     surface="#1c1c1c",
     panel="#262626",
-    variables={"block-cursor-background": "#3a3a3a", "block-cursor-foreground": "#ffffff", "scrollbar": "#4e4e4e"},
+    variables={
+        "block-cursor-background": "#3a3a3a",
+        "block-cursor-foreground": "#ffffff",
+        "scrollbar": "#4e4e4e",
+        "text-muted": "#a8a8a8",
+    },
 )
 
 LIGHT = Theme(
@@ -42,7 +47,12 @@ LIGHT = Theme(
     background="#ffffff",
     surface="#eeeeee",
     panel="#e4e4e4",
-    variables={"block-cursor-background": "#d0d0d0", "block-cursor-foreground": "#000000", "scrollbar": "#a8a8a8"},
+    variables={
+        "block-cursor-background": "#d0d0d0",
+        "block-cursor-foreground": "#000000",
+        "scrollbar": "#a8a8a8",
+        "text-muted": "#4e4e4e",
+    },
 )
 
 THEMES = {"dark": DARK, "light": LIGHT}

@@ -149,7 +149,7 @@ class AccountPanel(ComparisonPanel):
             first = comparison.differences[0]
             more = f" (+{len(comparison.differences) - 1} more: remarks)" if len(comparison.differences) > 1 else ""
             text = f"before comparing: {first.what}: A {first.a}, B {first.b}: {first.consequence}{more}"
-            lines += wrap_text(clean(text), width, palette.warning, "  ")
+            lines += wrap_text(clean(text), width, palette.strong, "  ")
         bar_cells = width - LABEL_CELLS - 2 * TIME_CELLS - CHANGE_CELLS - 6
         bar_cells = min(max(bar_cells, MIN_BAR_CELLS), MAX_BAR_CELLS)
         for index, text in enumerate(format_waterfall(comparison.account, bar_cells, MAX_WATERFALL_PARTS)):

@@ -7,7 +7,7 @@ them, because until then the cores decode, and no key waits for an import.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
     from torchprof_tui.analysis.doctor.read_problems import Diagnosis
     from torchprof_tui.analysis.patterns.engine.check_scope import Scope
+    from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
     from torchprof_tui.analysis.patterns.verdict.latest_check import CheckResult, LatestOnlyChecker, PrecomputedCheck
     from torchprof_tui.analysis.patterns.verdict.verdict import ScopeRegime, Verdict
     from torchprof_tui.analysis.time.range_statistics import RangeStatistics
@@ -43,13 +44,14 @@ class VerdictDecided(WorkResult):
 
 @dataclass
 class TraceChecked(WorkResult):
-    """The cheatsheet of the whole trace (of the rank at `rank_index`) has been checked.
+    """The cheatsheet of the whole trace (of the rank at `rank_index`) has been checked; `gaps`: its longest.
 
     What the labels of its lanes show besides names is known, too.
     """
 
     checked: CheckResult
     rank_index: int = 0
+    gaps: Sequence[LargestGap] = ()
 
 
 @dataclass
@@ -147,7 +149,7 @@ class BackgroundQueries:
             search_repetitions(rank)
         self._verdicts[rank_index] = precomputed.result.verdict
         ranked = None if is_large else checker.check(checker.default_scope)
-        return TraceChecked(precomputed.result if ranked is None else ranked, rank_index)
+        return TraceChecked(ranked or precomputed.result, rank_index, precomputed.largest_gaps)
 
     def check_late_rank(self, rank_index: int) -> LateRankChecked:
         """Check the rank that others wait for: its verdict says why, and its lanes get their labels."""

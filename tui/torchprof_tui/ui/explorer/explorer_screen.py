@@ -78,6 +78,8 @@ class ExplorerScreen(PromptScreen):
     panel_size: var[PanelSize] = var(PanelSize.NORMAL)
     reserved_lines: var[int] = var(0)
     """Lines at the top that something else takes, such as the panel of a case."""
+    is_quiz: var[bool] = var(False)
+    """Whether a question is being asked that the verdict and the findings would answer: then they are not shown."""
 
     def __init__(self, trace: Trace, get_stage: Callable[[], str] | None = None) -> None:
         """Show a trace; of one that is the beginning of another, `get_stage` tells how far the rest is loaded."""
@@ -144,7 +146,8 @@ class ExplorerScreen(PromptScreen):
         self._panel_controller.scopes.verdict_line.styles.height = max(layout.verdict, 1)
         self.set_class(panel_size is PanelSize.WHOLE, "panels-only")
         self._dock.styles.height = layout.dock
-        self._dock.show_side_by_side(layout.panels, self.size.width)
+        self._panel_controller.scopes.verdict_line.visible = not self.is_quiz
+        self._dock.show_side_by_side(1 if self.is_quiz else layout.panels, self.size.width)
         self._refresh_widgets()
 
     @property
@@ -245,6 +248,8 @@ class ExplorerScreen(PromptScreen):
             self._apply_layout()
 
     watch_reserved_lines = watch_panel_size
+
+    watch_is_quiz = watch_reserved_lines
 
     def is_panel_open(self, name: str) -> bool:
         """Return whether a panel is the active one."""

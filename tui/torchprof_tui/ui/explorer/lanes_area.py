@@ -40,8 +40,8 @@ DOCK_ASKED_LINES = 10
 LANES_MIN_LINES = 3
 """Lines that the panels always leave to the lanes."""
 
-DOCK_MAX_SHARE = 0.5
-"""Lines that the lanes leave empty go to the panels, up to this share of the height."""
+DOCK_MAX_SHARE, RANKS_DOCK_MAX_SHARE = 0.65, 0.5
+"""Lines that the lanes leave empty go to the panels, up to this share of the height; of ranks, which open, less."""
 
 VERDICT_MIN_HEIGHT, TWO_VERDICT_LINES_MIN_HEIGHT = 20, 24
 """Screen heights from which the verdict has a line, and two lines where the screen is narrow."""
@@ -97,6 +97,7 @@ def compute_layout(
     lanes: int,
     panel_size: PanelSize = PanelSize.NORMAL,
     is_asked: bool = False,
+    has_ranks: bool = False,
 ) -> ExplorerLayout:
     """Share out the lines of a screen. `overview`, `ruler`, `lanes`: the lines that each would fill.
 
@@ -110,7 +111,8 @@ def compute_layout(
     share = min(max(round(height * DOCK_SHARE), least), DOCK_MAX_LINES)
     available = height - TITLE_AND_STATUS_LINES - verdict - overview - ruler
     share = min(share, available - LANES_MIN_LINES)
-    dock = max(share, min(available - lanes, int(height * DOCK_MAX_SHARE)))
+    most = RANKS_DOCK_MAX_SHARE if has_ranks else DOCK_MAX_SHARE
+    dock = max(share, min(available - lanes, int(height * most)))
     panels = 1 + (width >= TWO_PANELS_MIN_WIDTH) + (width >= THREE_PANELS_MIN_WIDTH)
     if panel_size is PanelSize.ENLARGED:
         dock = max(dock, min(round(height * ENLARGED_SHARE), available - LANES_MIN_LINES))
@@ -155,10 +157,18 @@ class LanesArea:
         """Set the size of each widget for this screen size; return the layout for the parts below."""
         lanes = count_lane_lines(self._view_state.trace, self._view_state.current_trace())
         lane_view = self._view_state.lane_view
-        if self._view_state.is_arranged and self._view_state.trace.merged_ranks is not None:
+        has_ranks = self._view_state.trace.merged_ranks is not None
+        if self._view_state.is_arranged and has_ranks:
             lanes = len(lane_view.lane_lines.body) + 1  # the ranks that are open, all of them where they fit
         layout = compute_layout(
-            width, height, self.overview.preferred_lines, self.ruler.preferred_lines, lanes, panel_size, is_asked
+            width,
+            height,
+            self.overview.preferred_lines,
+            self.ruler.preferred_lines,
+            lanes,
+            panel_size,
+            is_asked,
+            has_ranks,
         )
         self._gutter_width = self.gutter.preferred_width(width)
         self.gutter.styles.width = self._gutter_width

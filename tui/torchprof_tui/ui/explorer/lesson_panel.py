@@ -20,7 +20,6 @@ from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.compare_asked import CompareAsked
 from torchprof_tui.ui.common.comparison_request import ComparisonRequest
 from torchprof_tui.ui.common.painted_widget import Lines, TextPanel, TextRun, palette_for, wrap_text
-from torchprof_tui.ui.explorer.title_line import VerdictLine
 
 if TYPE_CHECKING:
     from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
@@ -73,14 +72,9 @@ class LessonDriver:
             if panel.is_attached:
                 panel.remove()
         self._panels.clear()
-        self._show_verdict(True)
+        self.explorer.is_quiz = False
         for screen in (*self.app.screen_stack, self.explorer):
             _reserve_lines(screen, 0)
-
-    def _show_verdict(self, is_shown: bool) -> None:
-        """Show or hide the verdict above the lanes, which answers questions that are being asked."""
-        for line in self.explorer.query(VerdictLine):
-            line.visible = is_shown
 
     async def _look(self) -> None:
         """Show the panel on the current screen, and explain once the evidence is there."""
@@ -144,7 +138,7 @@ class LessonDriver:
             if lesson.case.id:
                 result = lesson.case.id, lesson.correct_count, len(lesson.case.questions)
                 self.app.run_worker(asyncio.to_thread(note_result, *result), group="house")
-        self._show_verdict(lesson is None or lesson.phase is not Phase.ASK)
+        self.explorer.is_quiz = lesson is not None and lesson.phase is Phase.ASK
         for panel in self._panels:
             panel.fit()
 

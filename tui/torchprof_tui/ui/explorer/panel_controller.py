@@ -133,7 +133,9 @@ class PanelController:
         verdict_line = self.scopes.verdict_line
         is_low = self.cheatsheet_panel.size.height < WHY_MIN_HEIGHT  # then a few words that are cut cost too many lines
         self.cheatsheet_panel.set_verdict_above(verdict_line.display and (verdict_line.shows_all or is_low))
-        self.details_panel.show_findings(self.scopes.checked, not self.dock.is_shown(CheatsheetPanel.NAME))
+        checked = self.scopes.checked if verdict_line.visible else None  # else a case asks what they would answer
+        is_shown = verdict_line.visible and not self.dock.is_shown(CheatsheetPanel.NAME)
+        self.details_panel.show_findings(checked, is_shown)
         if active is not self.cheatsheet_panel:
             self.release_evidence()
         chain = self.chain_panel.chain if active.shows_chain else None

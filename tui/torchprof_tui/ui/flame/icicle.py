@@ -29,7 +29,10 @@ FRAME_KINDS = {
 }
 """Kinds in whose colours Python frames are painted: nearly all frames of a stack are of one kind."""
 
-LEGEND = (("your code", Kind.ANNOTATION), ("packages", Kind.PYTHON), ("torch, Python", Kind.PROFILER))
+LEGEND = (
+    ("your code", Kind.ANNOTATION), ("modules", Kind.GPU_ANNOTATION), ("packages", Kind.PYTHON),
+    ("torch, Python", Kind.PROFILER),
+)  # fmt: skip
 
 REST_MARK = "░"
 """Fills the rest: frames that are too narrow to draw."""

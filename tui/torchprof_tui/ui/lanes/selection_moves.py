@@ -5,9 +5,12 @@ Changes the `ViewState` only; no widget is touched.
 
 from __future__ import annotations
 
+import numpy as np
+
 from torchprof_tui.analysis.repetition.repeat_fold import RepeatRun
 from torchprof_tui.analysis.repetition.step_list import are_repetitions
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
+from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.query import navigation
 from torchprof_tui.ui.lanes.view_state import ViewState
@@ -21,10 +24,14 @@ class SelectionMoves:
         self._last_child: dict[int, int] = {}  # parent -> the child from which it was last reached
 
     def next_in_row(self, distance: int) -> str:
-        """Select the next (or, for a negative distance, previous) event of the row."""
+        """Select the next (or, for a negative distance, previous) event of the row; without a selection, a kernel."""
         state = self._view_state
         if state.selected < 0:
-            return self.select_at_cursor()
+            kernel = self._find_kernel_on_screen(is_last=distance < 0)
+            if kernel < 0:
+                return self.select_at_cursor()
+            state.select(kernel)
+            return ""
         event = navigation.find_row_neighbour(self._trace, self._trace.row_index, state.selected, distance)
         if event < 0:
             return f"the {'last' if distance > 0 else 'first'} event of this row"
@@ -56,6 +63,24 @@ class SelectionMoves:
             return self._select_adjacent_lane(1)
         state.select(child)
         return ""
+
+    def _find_kernel_on_screen(self, is_last: bool) -> int:
+        """Find the kernel that begins first (or last) on screen, on the first lane with one; -1 without any."""
+        state, trace = self._view_state, self._trace
+        begin, end, fold = state.viewport.t0, state.viewport.t1, state.viewport.fold
+        if state.pointer_time is not None:
+            begin, end = (begin, state.cursor_time()) if is_last else (state.cursor_time(), end)
+        for lane in (trace.lanes[number] for number in state.lane_view.lane_order()):
+            if lane.role is not Role.STREAM:
+                continue
+            rows = slice(lane.first, lane.last)
+            start = trace.start[rows]
+            inside = (trace.kind[rows] == Kind.KERNEL) & (start >= begin) & (start < end)
+            found = lane.first + np.flatnonzero(inside)
+            for event in found[np.argsort(trace.start[found])][:: -1 if is_last else 1].tolist():
+                if fold is None or fold.find_seam(*navigation.extent(trace, event)) < 0:
+                    return int(event)
+        return -1
 
     def select_at_cursor(self) -> str:
         """Select the event nearest to the cursor on the first lane that has any; from a current rank on."""

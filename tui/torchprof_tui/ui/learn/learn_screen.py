@@ -28,7 +28,7 @@ from torchprof_tui.ui.common.status_line import StatusLine
 OWN = "\0own"
 """Id of the row with the questions about the open trace; no file has a NUL in its name."""
 
-TITLE_CELLS = 52
+TITLE_CELLS = 42
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +195,8 @@ class LearnScreen(GuardedScreen[None]):
 
 def _format_case(case: Case, result: Result | None) -> Content:
     title = truncate(clean(case.title), TITLE_CELLS)
-    done = f"✓ {result}" if result is not None else ""
+    done = f"{result} right" if result is not None else ""
     about = f"{case.minutes} min  {case.sample.removeprefix('sample:')}"
     return Content.assemble(
-        "  ", title, " " * (TITLE_CELLS + 2 - cell_len(title)), f"{done:<9}", (clean(about), "$text-muted")
+        "  ", title, " " * (TITLE_CELLS + 2 - cell_len(title)), f"{done:<14}", (clean(about), "$text-muted")
     )

@@ -90,7 +90,8 @@ class RowPanel(TextPanel):
 
     def _format_spread(self, stats: DurationStatistics, width: int) -> Lines:
         text = (
-            f"{stats.count:,} instances · median {format_duration(stats.median)} · mean {format_duration(stats.mean)}"
+            f"{stats.count:,} {'instance' if stats.count == 1 else 'instances'}"
+            f" · median {format_duration(stats.median)} · mean {format_duration(stats.mean)}"
             f" · p5 {format_duration(stats.p5)} · p95 {format_duration(stats.p95)}"
             f" · max {format_duration(stats.longest)}"
         )

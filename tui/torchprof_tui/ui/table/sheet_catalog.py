@@ -155,7 +155,7 @@ def _build_repetition_detail(trace: Trace, row: int) -> RowDetail:
     duration = pattern.duration[index]
     lines = [f"stands for all: {format_time(int(pattern.start[pattern.shown]))}"]
     if pattern.differing:
-        lines.append(f"{pattern.differing} of {len(pattern)} {pattern.label} differ from it:")
+        lines.append(f"{pattern.differing} of {len(pattern)} differ{'s' * (pattern.differing == 1)} from it:")
     lines += [format_difference(found, len(pattern)) for found in pattern.differences]
     events = repetitions.sequence.events[pattern.first[index]]
     return RowDetail(

@@ -26,19 +26,30 @@ from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, unite
 from torchprof_tui.trace.core.arrays import find_median, is_in
 from torchprof_tui.trace.core.time_format import format_duration
 
+MENTIONED_CUT = 0.05
+"""Share of the steps from which the time that is left out of them is mentioned: less does not show in three digits."""
+
 
 @dataclass(frozen=True, slots=True)
 class CostBase:
     """The time that costs are shares of: `time` ns, the mean of the devices, without the profiler's own.
 
     `steps`: how many they are, 0 for a recording without steps and for a range. `differ`: whether they take so
-    different times that they are added up; else a cost is that of a step in the mean.
+    different times that they are added up; else a cost is that of a step in the mean. `least`: the unit of the rank
+    with the shortest, where costs are shares of each rank's own. `is_cut`: whether the profiler's time is worth a word.
     """
 
     time: int
     steps: int = 0
     differ: bool = False
     is_range: bool = False
+    least: int | None = None
+    is_cut: bool = False
+
+    def price(self, finding: Finding) -> int:
+        """Return what a finding costs of one unit, ns."""
+        cost = finding.cost or 0
+        return cost if self.differ or not self.steps else cost // self.steps
 
     @property
     def unit(self) -> int:
@@ -56,7 +67,10 @@ class CostBase:
     def describe(self) -> str:
         """Describe the base on one line: "a step: 11.2 ms, the mean of 3"."""
         text = f"{self.label}: {format_duration(self.unit)}"
-        return f"{text}, the mean of {self.steps:,}" if self.steps > 1 and not self.differ else text
+        if self.least is not None and format_duration(self.least) != format_duration(self.unit):
+            text = f"{self.label} of its rank: {format_duration(self.least)} to {format_duration(self.unit)}"
+        text = f"{text}, the mean of {self.steps:,}" if self.steps > 1 and not self.differ else text
+        return f"{text}, without the profiler's time" if self.is_cut else text
 
 
 def find_base(view: ScopeView) -> CostBase:
@@ -70,7 +84,8 @@ def find_base(view: ScopeView) -> CostBase:
     duration = np.diff(tables.step_bounds)[is_in(tables.steps.row, view.steps.row)]
     typical = find_median(duration)
     differ = bool((np.abs(duration - typical) > thresholds.STEPS_DIFFER.value * typical).any())
-    return CostBase(time, len(duration), differ)
+    is_cut = time < (1 - MENTIONED_CUT) * duration.sum()
+    return CostBase(time, len(duration), differ, is_cut=bool(is_cut))
 
 
 def price_findings(

@@ -140,8 +140,9 @@ class MultiRankChecker:
         return sorted(merged, key=severity_sort_key), verdicts
 
     def find_base(self, scope: Scope) -> CostBase:
-        """Find what the costs of a scope are shares of: on the rank that takes longest."""
-        return max((find_base(checker.view(scope)) for checker in self._checkers), key=lambda base: base.time)
+        """Find what the costs of a scope are shares of, each of its own rank: that of the rank that takes longest."""
+        bases = [find_base(checker.view(scope)) for checker in self._checkers]
+        return replace(max(bases, key=lambda base: base.time), least=min(base.unit for base in bases))
 
     def list_largest_gaps(self, scope: Scope, count: int) -> list[LargestGap]:
         """List the longest idle gaps of all ranks, each with the line of its rank, longest first."""

@@ -205,23 +205,19 @@ class ChainPanel(Panel):
 
     def _format_delays(self, width: int) -> Lines:
         """Format the launch latency and queue delay of the GPU work, or why they are unknown."""
-        palette, chain = self.palette, self._end_chain
-        if chain is None:
+        chain = self._end_chain
+        if chain is None or (not chain.note and (chain.launch_latency is None or chain.queue_delay is None)):
             return []
-        if chain.note:
-            return wrap_text(chain.note, width, palette.strong)
-        if chain.launch_latency is None or chain.queue_delay is None:
-            return []
-        latency, delay = chain.launch_latency, chain.queue_delay
-        text = f"launch latency {format_duration(latency)}"
-        if delay < 0:
-            text += " · it began before the call returned"
-        else:
-            text += f" · queue delay {format_duration(delay)}"
-            if chain.held_up:
+        text = chain.note
+        if not text:
+            delay = f"queue delay {format_duration(chain.queue_delay or 0)}"
+            if chain.queue_delay is not None and chain.queue_delay < 0:
+                delay = "it began before the call returned"
+            elif chain.held_up:
                 blocker = shorten(clean(self._trace.event(chain.held_up_by).name))
-                text += f", {format_duration(chain.held_up)} of it behind {blocker} on the same stream"
-        return wrap_text(text, width, palette.strong)
+                delay += f" · the stream was busy for {format_duration(chain.held_up)} of it, last with {blocker}"
+            text = f"launch latency {format_duration(chain.launch_latency or 0)} · {delay}"
+        return wrap_text(text, width, self.palette.strong)
 
     def _format_hops(self, chain: Chain, width: int, first: int) -> Lines:
         """Format a row for each hop, the first one on line `first`, below their heading; then the line."""

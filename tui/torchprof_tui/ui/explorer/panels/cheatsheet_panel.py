@@ -76,16 +76,18 @@ def format_counts(checked: CheckResult) -> str:
     )
 
 
-def format_verdict(verdict: Verdict, width: int, height: int, palette: Palette, with_text: bool = True) -> Lines:
+def format_verdict(
+    verdict: Verdict, width: int, height: int, palette: Palette, with_text: bool = True, seen: str = ""
+) -> Lines:
     """Format the verdict, with its numbers and the time tree as far as `height`, the panel's lines, leaves room.
 
-    `with_text`: with its sentence, which stands above the lanes too.
+    `with_text`: with its sentence, which stands above the lanes too. `seen`: what the first finding below says.
     """
     lines = wrap_text(clean(verdict.text), width, palette.strong) if with_text else []
     if height >= WHY_MIN_HEIGHT:
         line = describe_code_line(verdict)
         for detail in (verdict.why, f"{'at' if find_code_location(verdict) else 'in'} {line}" if line else ""):
-            if detail:
+            if detail and verdict.why != seen:  # else the finding says both
                 lines += wrap_text(clean(detail), width, palette.muted, "  ")
     if verdict.tree is not None and height >= TREE_MIN_HEIGHT:
         line_count = 2 + (height - TREE_MIN_HEIGHT) // TREE_HEIGHT_PER_LINE
@@ -102,9 +104,9 @@ def format_tree(tree: TimeTree, max_lines: int, width: int, palette: Palette) ->
         label = "  " * line.depth + clean(line.label)
         label_width = width - len(numbers) - _BAR_CELLS - 1
         runs: list[TextRun] = [(numbers, palette.text)]
+        kind = _BAR_KINDS.get(line.id)
+        style = palette.muted if line.depth else palette.bar if kind is None else palette.ink(kind)
         if label_width >= MIN_TEXT_CELLS:
-            kind = _BAR_KINDS.get(line.id)  # what lies inside another part has no colour
-            style = palette.muted if line.depth else palette.bar if kind is None else palette.ink(kind)
             runs.append((f"{bar:<{_BAR_CELLS}} ", style))
         else:
             label_width = width - len(numbers)
@@ -220,7 +222,7 @@ def choose_sign(finding: Finding, palette: Palette) -> tuple[str, Style]:
 
 def format_stake(finding: Finding, base: CostBase) -> str:
     """Format what a finding costs and its share; "" where it costs no time."""
-    return f"{format_duration(finding.share * base.unit)}, {format_share(finding.share)}" if finding.cost else ""
+    return f"{format_duration(base.price(finding))}, {format_share(finding.share)}" if finding.cost else ""
 
 
 GAP_MARGIN = 0.15
@@ -489,11 +491,11 @@ class CheatsheetPanel(Panel):
             return [[("looking for patterns …", palette.muted)]]
         lines: Lines = [[(self._scope_label, palette.strong), (f" · {format_counts(checked)}", palette.text)]]
         with_text = not (self._is_verdict_above and checked.scope.is_whole_trace)
-        lines += format_verdict(checked.verdict, width, self.size.height, palette, with_text)
         fired = self._fired_findings()
+        seen = fired[0].answer.seen if fired else ""
+        lines += format_verdict(checked.verdict, width, self.size.height, palette, with_text, seen)
         if any(finding.cost for finding in fired):
-            heading = f"findings, and what each costs at most of {checked.base.describe()}"
-            lines.append([(truncate(heading, width), palette.muted)])
+            lines += wrap_text(f"what each costs at most of {checked.base.describe()}", width, palette.muted, "  ")
         for finding in fired:
             first = len(lines)
             is_current = finding.id == self._cursor_id

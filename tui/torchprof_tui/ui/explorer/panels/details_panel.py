@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from torchprof_tui.analysis.dispatch.event_context import EventContext, SameNameStatistics, SiblingPosition
     from torchprof_tui.analysis.graphs.captured_ops import CapturedChain
+    from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
     from torchprof_tui.analysis.patterns.engine.pattern import Finding
     from torchprof_tui.analysis.patterns.verdict.latest_check import CheckResult
     from torchprof_tui.analysis.time.intervals import Intervals
@@ -60,7 +61,10 @@ SHORT_KEYS = (("← → ↑ ↓", "events"), ("c", "all findings"), ("t", "table
 """The same on one line, for panels of a few lines."""
 
 TIME_MIN_LINES, MAX_TIME_LINES = 5, 8
-"""Lines that must be left for the list of where the time went, and the most that it takes."""
+"""Lines that must be left for the list of where the time went, or of gaps, and the most that it takes."""
+
+NAME_CELLS = 60
+"""Of a name inside a sentence."""
 
 DO_CELLS = 7
 """Of the label in front of what to do."""
@@ -106,7 +110,11 @@ def format_findings(
         whole = len(head) - 1 <= spare
         spare -= len(head) - 1 if whole else 0
         lines += [*(head if whole else [_cut_line(head, width)]), *action]
-    return [*lines, *_format_time(checked, room - len(lines), width, palette), *keys]
+    left, tree = room - len(lines), checked.verdict.tree
+    if tree is not None and left >= TIME_MIN_LINES:
+        lines += [[], [("where the time went", palette.strong)]]
+        lines += format_tree(tree, min(left - 2, MAX_TIME_LINES), width, palette)
+    return [*lines, *keys]
 
 
 def _format_action(finding: Finding, width: int, room: int, palette: Palette) -> Lines:
@@ -128,15 +136,6 @@ def _cut_line(lines: Lines, width: int) -> list[TextRun]:
     return [*first[:-1], (truncate(f"{text} {rest}", max(width - used, 1)), style)]
 
 
-def _format_time(checked: CheckResult, room: int, width: int, palette: Palette) -> Lines:
-    """List where the time went, where at least TIME_MIN_LINES lines are left."""
-    tree = checked.verdict.tree
-    if tree is None or room < TIME_MIN_LINES:
-        return []
-    heading: Lines = [[], [("where the time went", palette.strong)]]
-    return [*heading, *format_tree(tree, min(room - len(heading), MAX_TIME_LINES), width, palette)]
-
-
 def _format_finding(number: int, finding: Finding, width: int, id_cells: int, stake: str, palette: Palette) -> Lines:
     sign, style = choose_sign(finding, palette)
     runs: list[TextRun] = [
@@ -152,7 +151,9 @@ def _format_finding(number: int, finding: Finding, width: int, id_cells: int, st
     return [[*runs, *first], *([(" " * indent, palette.text), *other] for other in others)]
 
 
-def _format_starter_keys(width: int, height: int, palette: Palette, has_gpu: bool) -> Lines:
+def _format_starter_keys(
+    width: int, height: int, palette: Palette, has_gpu: bool, has_cheatsheet: bool = False
+) -> Lines:
     """List the keys to press first, for beginners who know no key yet."""
     if height < KEY_LINES_MIN_HEIGHT:
         runs: list[TextRun] = []
@@ -170,7 +171,7 @@ def _format_starter_keys(width: int, height: int, palette: Palette, has_gpu: boo
     ]
     return lines + [
         [(key, palette.key), (truncate(f"  {leads_to}", width - 1), palette.muted)]
-        for key, leads_to in (STARTER_KEYS if has_gpu else CPU_STARTER_KEYS)
+        for key, leads_to in (STARTER_KEYS if has_gpu else CPU_STARTER_KEYS)[has_cheatsheet:]
     ]
 
 
@@ -181,11 +182,12 @@ def format_steps(
     height: int,
     palette: Palette,
     has_gpu: bool = True,
+    gaps: Sequence[LargestGap] = (),
 ) -> Lines:
-    """List the steps with their time and how busy the GPUs were; the slowest ones where not all have a line."""
-    keys = _format_starter_keys(width, height, palette, has_gpu)
+    """List the steps with their time and how busy the GPUs were, the slowest ones where not all have a line; gaps."""
+    keys = _format_starter_keys(width, height, palette, has_gpu, has_cheatsheet=True)
     if not steps:
-        return keys[1:] if len(keys) > 1 else keys
+        return [*_format_gaps(gaps, height - len(keys), width, palette), *keys]
     durations = np.array([step.duration for step in steps])
     median = int(np.median(durations))
     room = max(height - len(keys) - 1, 1)
@@ -213,7 +215,19 @@ def format_steps(
         served = "" if said is None else f"   {describe_serving(said)}"
         text = f"#{step.number:<6} {format_duration(step.duration):>10}{served}{busy}"
         lines.append([(truncate(text, width), palette.text)])
-    return lines + keys
+    return [*lines, *_format_gaps(gaps, height - len(keys) - len(lines), width, palette), *keys]
+
+
+def _format_gaps(gaps: Sequence[LargestGap], room: int, width: int, palette: Palette) -> Lines:
+    """List the longest gaps of the GPUs, [] where `room` has no lines for two: when, how long, why, between what."""
+    if not gaps or room < TIME_MIN_LINES:
+        return []
+    lines: Lines = [[], [("largest gaps of the GPU", palette.strong)]]
+    for gap in gaps[: min(room - len(lines), MAX_TIME_LINES)]:
+        start = format_time(gap.start, 10 ** max(len(str(gap.duration)) - 3, 0))
+        text = f"at {start} · {gap.label}" + (f" · {gap.place}" if gap.place else "")
+        lines += hang_text(f"{format_duration(gap.duration):>8} ", 9, clean(text), width - 9, palette)
+    return lines[:room]
 
 
 MAX_LISTED = 3
@@ -245,6 +259,7 @@ class DetailsPanel(Panel):
         self._captured: CapturedChain | str | None = None
         self._checked: CheckResult | None = None
         self._shows_findings = True
+        self._gaps: Sequence[LargestGap] = ()
         self._steps: tuple[Sequence[Step], Sequence[Intervals]] = trace.steps, ()
 
     def show_findings(self, checked: CheckResult | None, shown: bool) -> None:
@@ -293,18 +308,19 @@ class DetailsPanel(Panel):
             self._captured = message.captured
             self.refresh_content(top=False)
 
-    def on_trace_checked(self, _message: TraceChecked) -> None:
+    def on_trace_checked(self, message: TraceChecked) -> None:
+        self._gaps = message.gaps
         self.set_steps(self.context.view_state.current_steps())
 
     def content(self, width: int) -> Lines:
-        palette = self.palette
-        if self._event < 0:
-            if not len(self._trace):
-                return []
-            height = self.size.height
-            if self._shows_findings:
-                return format_findings(self._checked, width, height, palette, self._has_gpu)
-            return format_steps(*self._steps, width, height, palette, self._has_gpu)
+        palette, height = self.palette, self.size.height
+        if not len(self._trace):
+            return []
+        if self._event < 0 and self._shows_findings:
+            return format_findings(self._checked, width, height, palette, self._has_gpu)
+        if self._event < 0:  # the findings stand beside this panel, or are not to be shown
+            gaps = self._gaps if self._checked else ()
+            return format_steps(*self._steps, width, height, palette, self._has_gpu, gaps)
         event = self._trace.event(self._event)
         word = find_event_word(event.kind, event.name)
         head, says_what = self._format_head(event, word, width)
@@ -377,14 +393,15 @@ class DetailsPanel(Panel):
         launch = int(links.launch_of[event.index])
         if launch >= 0:
             call = self._trace.event(launch)
-            parent = "" if call.parent is None else f", in {_shorten_name(call.parent.name)}"
+            parent = "" if call.parent is None else f", in {truncate(clean(call.parent.name), NAME_CELLS)}"
             delay = format_duration(event.start - call.start)
-            return f"launched by {_shorten_name(call.name)} {delay} before{parent} ([)"
+            return f"launched by {truncate(clean(call.name), NAME_CELLS)} {delay} before{parent} ([)"
         work = links.work_of(event.index)
         if len(work):
             first = self._trace.event(int(work[0]))
             more = f" and {len(work) - 1:,} more" if len(work) > 1 else ""
-            return f"{_shorten_name(first.name)}{more}, {format_duration(first.start - event.start)} later (])"
+            later = format_duration(first.start - event.start)
+            return f"{truncate(clean(first.name), NAME_CELLS)}{more}, {later} later (])"
         return ""
 
     def _format_args(self, width: int) -> Lines:
@@ -422,7 +439,7 @@ def _describe_position(event: Event, position: SiblingPosition) -> list[tuple[st
     if parent is None:
         return [("place", f"{nth} of {position.sibling_count:,} outermost events of the lane")]
     share = f", {format_share(position.share)} of it" if position.share is not None else ""
-    within = f"{_shorten_name(parent.name)}: {format_duration(position.offset)} after its start{share}"
+    within = f"{truncate(clean(parent.name), NAME_CELLS)}: {format_duration(position.offset)} after its start{share}"
     order = f"{nth} of its {position.sibling_count:,} children" if position.sibling_count > 1 else "its only child"
     return [("within", within), ("place", order)]
 
@@ -435,11 +452,6 @@ def _describe_same_name(same_name: SameNameStatistics) -> list[tuple[str, str]]:
         f" · max {format_duration(same_name.longest)} · sum {format_duration(same_name.total)}"
     )
     return [("same name", f"occurrence {same_name.nth:,} of {same_name.count:,}"), ("", durations)]
-
-
-def _shorten_name(name: str) -> str:
-    text = clean(name[:61])
-    return text if len(text) <= 60 else text[:59] + "…"
 
 
 def _format_arg(key: str, value: Any) -> str:

@@ -31,8 +31,6 @@ MAX_TAIL_WAVES = 99
 
 COLLECTIVE_NOTE = "It transfers, and waits for other ranks: how many SMs it fills says nothing about its speed."
 
-_RESOURCE_LABELS = {"shared_memory": "shared memory"}
-
 
 def format_kernel(
     summary: KernelSummary, palette: Palette, width: int, is_low: bool = False, is_collective: bool = False
@@ -48,7 +46,10 @@ def format_kernel(
     if footprint is not None:
         full_name = _format_row("name", clean(footprint.kernel.name), palette, width)
         meaning = _format_row("is", clean(footprint.kernel.summary), palette, width) if footprint.kernel.known else []
-        launch, occupancy = _format_launch_rows(footprint, palette, width), _format_occupancy(footprint, palette, width)
+        by = f" · by {clean(footprint.launched_by)}" if footprint.launched_by else ""
+        rows = (("launch", _format_launch(footprint), by), ("takes", _format_resources(footprint), ""))
+        launch = [line for name, text, end in rows if text for line in _format_row(name, text + end, palette, width)]
+        occupancy = _format_occupancy(footprint, palette, width)
         lines = occupancy[:2] + launch + meaning + occupancy[2:] if is_low else meaning + launch + occupancy
         if is_collective:
             lines = meaning + launch
@@ -67,18 +68,8 @@ def format_kernel_brief(summary: KernelSummary, palette: Palette, width: int) ->
     parts = [_format_launch(footprint), _format_resources(footprint)]
     theory = footprint.occupancy
     if theory is not None and theory.fraction is not None:
-        parts.append(f"occupancy {_format_percent(theory.fraction)}, limited by {_format_limits(theory.limited_by)}")
+        parts.append(f"occupancy {_format_percent(theory.fraction)}, limited by {theory.limits_text}")
     return _format_row("kernel", " · ".join(part for part in parts if part) + " (k: all of it)", palette, width)
-
-
-def _format_launch_rows(footprint: Footprint, palette: Palette, width: int) -> Lines:
-    launched = f" · by {clean(footprint.launched_by)}" if footprint.launched_by else ""
-    lines: Lines = []
-    if _format_launch(footprint):
-        lines += _format_row("launch", _format_launch(footprint) + launched, palette, width)
-    if _format_resources(footprint):
-        lines += _format_row("takes", _format_resources(footprint), palette, width)
-    return lines
 
 
 def _format_launch(footprint: Footprint) -> str:
@@ -122,19 +113,21 @@ def _format_occupancy(footprint: Footprint, palette: Palette, width: int) -> Lin
                 (f"  {blocks}, {active} per SM", palette.text),
             ]
         )
-        lines += _format_row("limited by", _format_limits(theory.limited_by), palette, width, strong=True)
+        lines += _format_row("limited by", theory.limits_text, palette, width, strong=True)
     known = {name: limit for name, limit in theory.limits.items() if limit is not None}
     largest = max(known.values(), default=1) or 1
     for name, limit in known.items():
         sign = "◀" if name in theory.limited_by else " "
         runs: list[TextRun] = [
-            (f"  {_RESOURCE_LABELS.get(name, name):<14}", palette.muted),
+            (f"  {name.replace('_', ' '):<14}", palette.muted),
             (_draw_bar(limit / largest), palette.bar if name in theory.limited_by else palette.muted),
             (f" {limit:>3} block{' fits' if limit == 1 else 's fit'} {sign}", palette.text),
         ]
         lines.append(runs)
-    if grid := _format_grid(footprint):
-        lines += _format_row("grid", grid, palette, width)
+    if theory.waves is not None and theory.waves >= 1:  # else the limit says it, and a note how many SMs stay idle
+        tail = f", the last one {format_share(theory.last_wave_fill or 0)} full"
+        waves = f"{theory.waves:.2f} waves{tail if 1 < theory.waves <= MAX_TAIL_WAVES else ''}"
+        lines += _format_row("grid", waves, palette, width)
     for change in footprint.changes:
         text = f"{change.parameter.replace('_', ' ')} {change.before} → {change.after}: "
         text += f"{change.active_blocks} blocks per SM, {_format_percent(change.occupancy)}"
@@ -142,17 +135,6 @@ def _format_occupancy(footprint: Footprint, palette: Palette, width: int) -> Lin
     if footprint.reported.occupancy is not None:
         lines += _format_row("reported", f"est. achieved occupancy {footprint.reported.occupancy:g} %", palette, width)
     return lines
-
-
-def _format_grid(footprint: Footprint) -> str:
-    theory, parts = footprint.occupancy, []
-    if theory and theory.waves is not None:
-        has_tail = 1 < theory.waves <= MAX_TAIL_WAVES
-        tail = f", the last one {format_share(theory.last_wave_fill or 0)} full" if has_tail else ""
-        parts.append(f"{theory.waves:.2f} waves{tail}")
-    if theory and theory.idle_sms and footprint.device and footprint.device.sms:
-        parts.append(f"{theory.idle_sms} of {footprint.device.sms} SMs idle")
-    return " · ".join(parts)
 
 
 def _format_transfer(transfer: Transfer, palette: Palette, width: int) -> Lines:
@@ -215,10 +197,6 @@ def _format_percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-def _format_limits(names: tuple[str, ...]) -> str:
-    return " and ".join(_RESOURCE_LABELS.get(name, name) for name in names) or "nothing"
-
-
 def _format_shape(shape: tuple[int, int, int]) -> str:
     return "×".join(f"{size:,}" for size in shape)
 
@@ -270,7 +248,7 @@ class KernelPanel(Panel):
         palette = self.palette
         if self._event < 0:
             return wrap_text(
-                "No kernel is selected: → takes the next event, t lists all. An op shows its longest kernel.",
+                "No kernel is selected: → takes the next one, t lists all. An op shows its longest kernel.",
                 width,
                 palette.muted,
             )

@@ -450,7 +450,7 @@ class PathPanel(Panel):
         if segment.event < 0:
             return f"{rank}{segment.label}"
         event = self._trace.event(segment.event)
-        name = shorten_event_name(event)
+        name = clean(event.name) if event.name.startswith("aten::") else shorten_event_name(event)
         if event.kind in GPU_WORK and not segment.is_wait:
             return f"{rank}{segment.label.partition(':')[0]}: {name}"
         return f"{rank}{segment.label}, {'at' if segment.is_wait else 'in'} {name}"
