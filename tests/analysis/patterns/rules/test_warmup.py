@@ -68,6 +68,15 @@ def test_the_time_of_cold_calls_is_counted_once() -> None:
     assert "1 call over a millisecond: 4.00 ms in all" in finding.answer.seen
 
 
+def test_what_ops_take_the_first_time_counts_with_cold_calls() -> None:
+    """aten::mm runs three times; the first takes 8 ms itself, without a call that the profiler records."""
+    first = [cpu("aten::mm", 6000, 8000), runtime("cudaLaunchKernel", 13_900, 5, 77), kernel(ADD, 13_990, 5, 77)]
+    later = [each for at in (15_000, 16_000) for each in op_with_work("aten::mm", at, at + 25, 5, cost=20)]
+    finding = check_pattern(trace(*cold_launch(4000), *first, *later), "cold-call")
+    assert finding.answer.seen.endswith("; ops take 8.00 ms more the first time that they run")
+    assert finding.answer.at_stake == pytest.approx(11_995_000)
+
+
 def test_warming_steps_say_their_times_and_what_is_lost() -> None:
     finding = check_pattern(trace(*steps_of(963, 586, 408, 359), allocation()), "not-warmed-up")
     assert finding.answer.seen == "the first 4 steps get faster: 963.0 µs, 586.0 µs, 408.0 µs, 359.0 µs"

@@ -75,7 +75,8 @@ def find_cold_calls(tables: TraceTables) -> EventTable:
     code="schedule=torch.profiler.schedule(wait=1, warmup=3, active=3)",
     decided="Runtime and driver calls of a launching thread that take longer than the limit, do not wait or copy, "
     "and during which the GPU is busy for less than half of the time (else the call waits for a full queue). Not calls "
-    "whose name takes as long in the median, nor those that each step makes as often.",
+    "whose name takes as long in the median, nor those that each step makes as often. With them counts what ops take "
+    "themselves the first time that they run, if that is much longer than later.",
     thresholds=(
         thresholds.COLD_CALL_MIN,
         thresholds.COLD_CALL_SHARE,
@@ -96,7 +97,10 @@ def cold_call(view: ScopeView) -> Answer:
         f"{format_count(len(calls), 'call')} over a millisecond: {format_duration(time)} in all; "
         f"the longest is {tables.name(longest)}, {format_duration(int(view.trace.duration[longest]))}"
     )
-    return Answer.fired(seen, calls.row, time, _choose_cold_remedy(view, calls))
+    cold = view.clip(calls.intervals | view.gap_finder.cold_ops)
+    if cold.total > time:
+        seen += f"; ops take {format_duration(cold.total - time)} more the first time that they run"
+    return Answer.fired(seen, calls.row, cold.total, _choose_cold_remedy(view, calls), cold)
 
 
 def _choose_cold_remedy(view: ScopeView, calls: EventTable) -> Remedy | None:

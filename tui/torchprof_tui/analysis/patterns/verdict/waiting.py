@@ -264,7 +264,9 @@ def _diagnose_cold_calls(evidence: Evidence) -> Diagnosis | None:
     what = f"not warmed up: cold calls take {format_percent(share)} of the time"
     if len(calls):
         row = int(calls.row[view.time_in_scope(calls).argmax()])
-        what += f" ({view.tables.name(row)} takes {format_duration(int(view.trace.duration[row]))})"
+        longest, in_ops = int(view.trace.duration[row]), view.clip(view.gap_finder.cold_ops).total
+        what += f" ({view.tables.name(row)} takes {format_duration(longest)}"
+        what += f", ops {format_duration(in_ops)} the first time that they run)" if in_ops > longest else ")"
     remedy = "run some steps before you record; such calls happen once"
     return Diagnosis(IdleCause.COLD_CALL.id, share, what, remedy, "", calls.row, is_recording_fault=True)
 
