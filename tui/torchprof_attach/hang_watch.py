@@ -1,4 +1,4 @@
-"""Watch running jobs: where a rank makes no progress for so many seconds, take what all ranks of its job wait for."""
+"""Watch running jobs: where a rank makes no progress for N seconds, dump the stacks of its job."""
 
 from __future__ import annotations
 

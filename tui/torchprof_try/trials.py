@@ -412,7 +412,7 @@ def _set_environment(remedies: Sequence[Remedy]) -> dict[str, str]:
 
 
 SUFFIXES = (".json", ".json.gz", ".pt.trace", ".pftrace")
-"""Of traces, among which nobody's program is."""
+"""Ends of the names of traces; no program has such a name."""
 
 
 def is_recorded_run(words: tuple[str, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""Speak Kineto's IPC fabric in the place of dynolog: profilers ask over a Unix datagram socket what they shall record.
+"""Serve Kineto's IPC fabric where dynolog would: profilers ask over a Unix datagram socket what to record.
 
 A process that was started with `KINETO_USE_DAEMON=1` sends `req` every 5 s to the socket `dynolog`, and records what
 the answer says. A message is a header of 40 bytes, the size of its body (uint64) and its type (32 bytes, ends with a

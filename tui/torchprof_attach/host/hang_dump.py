@@ -1,4 +1,4 @@
-"""Tell since when processes make no progress, and take what they wait for.
+"""Find since when processes make no progress, and collect their stacks and flight recorders.
 
 Evidence of progress, the first that there is:
 
@@ -6,9 +6,9 @@ Evidence of progress, the first that there is:
 - the main thread, by the kernel's counters. In a collective of gloo, or while it waits for data, it sleeps. On a GPU
   that hangs it spins: it takes CPU time without ever giving up its core by itself, as each step does.
 
-The load of a GPU is none: kernels of NCCL that wait keep it at 100 %.
+The load of a GPU is no evidence: kernels of NCCL that wait keep it at 100 %.
 
-What is taken, as far as there is a way: the answer of the recorder (flight recorder and stacks); torch's own dump, for
+Collected is, as far as there is a way: the answer of the recorder (flight recorder and stacks); torch's own dump, for
 which its named pipe asks (`TORCH_NCCL_DEBUG_INFO_PIPE_FILE`); stacks by py-spy, which does not stop the process.
 """
 

@@ -1,4 +1,4 @@
-"""List the user's processes on this host that use torch: their rank, command, and the ways to record them.
+"""List the user's processes on this host that use torch: their rank, command, and what could record them.
 
 Linux only: all is read from /proc. A process of another user is never listed.
 """

@@ -1,4 +1,4 @@
-"""Screen of running jobs: enter records the rank of the cursor, a all ranks of its job at the same iteration."""
+"""Screen of running jobs: `enter` records the rank at the cursor, `a` all ranks of its job, at the same iteration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find for each event of both traces whether it is matched, changed or only on its side, and its counterpart."""
+"""Find for each event of both traces whether it is matched, changed or without a counterpart, and the counterpart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file lost of its events, and which range of its source a slice holds: why a missing event proves nothing.
+"""Read which events a file lost and which range of its source a slice holds: others may be missing, too.
 
 Kineto writes CPU events first and GPU events last. A truncated file has therefore lost most of its kernels, and looks
 like a run whose GPU was idle or not recorded.

@@ -1,4 +1,4 @@
-"""The trace model: columns over all drawn events, lanes, names and links. Knows no screen and no file handle.
+"""The trace model: columns over all drawn events, lanes, names and links.
 
 Structure of arrays with one row per drawn event (spans and marks on lanes; counter points have arrays of their own),
 sorted by lane, then start, then longest first, then file order. An event is identified by its row number. `Event` is a

@@ -1,4 +1,4 @@
-"""What packets refer to and other packets have said: interned text, tracks, clocks.
+"""Tables that packets refer to and earlier packets filled: interned text, tracks, clocks.
 
 A packet names its event, its category and its args by numbers of its sequence. A sequence is one writer of packets. It
 may clear its tables at any packet, and then numbers anew.

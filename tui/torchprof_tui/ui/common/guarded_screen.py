@@ -1,4 +1,4 @@
-"""Screens that do nothing more once they are left, an app that stops their timers and workers then, textual's repairs.
+"""Screens that ignore messages after they are closed, and an app that stops their timers and workers.
 
 textual handles what was on its way to a screen after the screen has been left: a second click or enter dismisses it
 again, which removes another screen or runs a command twice; a timer, a worker or a resize looks for widgets that are

@@ -1,4 +1,4 @@
-"""Lay out the frames of a flame graph in cells. Knows no screen.
+"""Lay out the frames of a flame graph in cells.
 
 One row per depth, one box per frame that is a cell wide or more. Narrower siblings are merged into one box at the end
 of their row, the rest, which always has a cell: children are sorted by their time, so the narrow ones are neighbours.

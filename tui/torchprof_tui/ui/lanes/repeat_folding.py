@@ -1,6 +1,6 @@
 """Folded repeats on the time axis: which levels are folded, which repeat of each run is shown, and the changes to it.
 
-Knows no widget. The viewport carries the fold, so that everything drawn from it follows.
+The viewport carries the fold, so that everything drawn from it follows.
 """
 
 from __future__ import annotations

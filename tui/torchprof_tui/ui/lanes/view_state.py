@@ -1,6 +1,6 @@
 """The explorer's state: viewport, selection, marked range, search and lane arrangement, and the changes to each.
 
-Knows no widget. A change costs microseconds; drawing happens later, once per frame. Which event a key selects next
+A change costs microseconds; drawing happens later, once per frame. Which event a key selects next
 is decided in `selection_moves`.
 """
 

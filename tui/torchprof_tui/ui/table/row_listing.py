@@ -1,4 +1,4 @@
-"""Sort and filter the rows of a sheet, and keep earlier views. Knows nothing of the screen."""
+"""Sort and filter the rows of a sheet, and keep earlier views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes of the dispatch tree are listed: folding and searching combined. Knows nothing of the screen.
+"""Which nodes of the dispatch tree are listed: folding and searching combined.
 
 A search lists the matching nodes and their ancestors, all unfolded. Folding then works within these nodes until the
 text of the search changes. Without a search, everything is folded as it was before.

@@ -1,4 +1,4 @@
-"""Patterns of ops that the library has one op for: algorithms written out, constants made again, samples one by one."""
+"""Patterns of many ops where one would do: algorithms written out, constants made again, samples one by one."""
 
 from __future__ import annotations
 

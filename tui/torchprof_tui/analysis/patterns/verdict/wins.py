@@ -1,4 +1,4 @@
-"""What mending a problem saves at most: its remedy as a scenario of a step, replayed on the finding's own events.
+"""Predict what a fix saves at most: replay a step without the launches, kernels and waits of its finding.
 
 The step of median duration stands for the trace, or all of them where they differ. The work is bounded, so that a check
 of a large trace takes no second longer: large steps are left out, and of many problems those that cost most are
