@@ -6,6 +6,7 @@ rewrites the files of all six. Read the difference before you commit it.
 
 from __future__ import annotations
 
+import difflib
 import os
 from functools import cache
 from typing import Any
@@ -58,4 +59,6 @@ def compare_golden(name: str, size: tuple[int, int], drawn: str) -> None:
     golden = SNAPSHOTS / f"{name}-{format_size(size)}.txt"
     if UPDATES_GOLDENS:
         golden.write_text(drawn, encoding="utf-8")
-    assert drawn == golden.read_text(encoding="utf-8")
+    expected = golden.read_text(encoding="utf-8")
+    changed = difflib.unified_diff(expected.splitlines(), drawn.splitlines(), golden.name, "drawn", n=0, lineterm="")
+    assert drawn == expected, "\n".join(changed)  # pytest itself shows the beginning and the end of both
