@@ -30,9 +30,9 @@ def test_open_a_sample_search_and_quit() -> None:
         terminal.wait_for("aten::mm", "85.1")  # its duration in the details, µs
         terminal.send("]")
         terminal.send("?")
-        terminal.wait_for("zoom in at the cursor")
+        terminal.wait_for("type to filter")
         terminal.send("\x1b")
-        terminal.wait_for("zoom in at the cursor", gone=True)
+        terminal.wait_for("type to filter", gone=True)
         terminal.send("q")
         assert terminal.wait_for_end() == 0
     assert "Traceback" not in terminal.text

@@ -93,7 +93,7 @@ def test_all_ranks_begin_at_the_same_iteration(
         (1, "kineto", ""),
     ]
     # all-reduces end at the same time in both ranks: an iteration is 10 ms at least, the clock is the same
-    assert abs(recordings[0]["begin_ns"] - recordings[1]["begin_ns"]) < 5_000_000
+    assert abs(recordings[0]["begin_ns"] - recordings[1]["begin_ns"]) < 10_000_000
     assert all(4 <= each["iterations"] <= 6 for each in recordings)
     assert sorted(os.listdir(folder)) == ["rank0.json", "rank1.json"]
     traces = [json.loads((folder / name).read_text()) for name in sorted(os.listdir(folder))]

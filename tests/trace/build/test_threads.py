@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ def test_a_full_disk_ends_all_threads(tmp_path: Path) -> None:
 
     with pytest.raises(OSError, match="No space left"):
         build(SAMPLE_FILES[0], tmp_path, 1, 8, allocate)
-    started = set(threading.enumerate()) - before
-    for thread in started:
-        thread.join(30)
-    assert not any(thread.is_alive() for thread in started)
+    deadline = time.monotonic() + 30
+    while set(threading.enumerate()) - before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not set(threading.enumerate()) - before

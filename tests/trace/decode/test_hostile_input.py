@@ -255,13 +255,13 @@ def test_errors_print_no_control_characters(tmp_path: Path, capsys: pytest.Captu
 # --- memory ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["long name", "open string", "open brackets"])
+@pytest.mark.parametrize("name", keep_some(["open string", "long name", "open brackets"], 1))
 def test_an_endless_entry_is_given_up(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded by the largest accepted entry, not by the file."""
     limit = 1 << 16
     monkeypatch.setattr(entry_decoder, "MAX_ENTRY_BYTES", limit)
     monkeypatch.setattr(entry_decoder, "_MAX_PLAUSIBLE_ENTRY_BYTES", limit)
-    size = 4 << 20
+    size = 16 << 20
     text = {
         "long name": entry_text(1)[:-1].encode() + b', "x": "' + b"a" * size + b'"}',
         "open string": entry_text(1).encode() + b', {"ph": "X", "name": "' + b"a" * size,

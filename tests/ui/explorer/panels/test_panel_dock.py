@@ -70,7 +70,7 @@ async def test_nothing_stands_twice_where_the_cheatsheet_is_beside_the_details()
 
 
 async def test_a_number_goes_to_that_finding_and_its_first_evidence() -> None:
-    async with explorer(load_sample("article_64_cold"), (120, 50)) as (screen, pilot):
+    async with explorer(load_sample("generate_eager"), (120, 50)) as (screen, pilot):
         await settled(pilot)
         second = next(line for line in text_of(screen).split("\n") if line.lstrip().startswith("2 ●"))
         await pilot.press("2")

@@ -52,8 +52,8 @@ TWO_VERDICT_LINES_MAX_WIDTH = 199
 TWO_PANELS_MIN_WIDTH, THREE_PANELS_MIN_WIDTH = 170, 300
 """Screen widths from which two and three panels are shown side by side: each has the width of a small terminal."""
 
-ENLARGED_SHARE = 0.6
-"""The panels' share of the screen height when they are enlarged."""
+ENLARGED_SHARE, ENLARGED_MIN_LINES = 0.6, 4
+"""The panels' share of the screen height when they are enlarged, and the least that this adds to their lines."""
 
 TITLE_AND_STATUS_LINES = 2
 
@@ -115,7 +115,8 @@ def compute_layout(
     dock = max(share, min(available - lanes, int(height * most)))
     panels = 1 + (width >= TWO_PANELS_MIN_WIDTH) + (width >= THREE_PANELS_MIN_WIDTH)
     if panel_size is PanelSize.ENLARGED:
-        dock = max(dock, min(round(height * ENLARGED_SHARE), available - LANES_MIN_LINES))
+        larger = max(round(height * ENLARGED_SHARE), dock + ENLARGED_MIN_LINES)
+        dock = max(dock, min(larger, available - LANES_MIN_LINES))
     elif panel_size is PanelSize.WHOLE:  # without lanes, overview and ruler
         dock, panels = height - TITLE_AND_STATUS_LINES - verdict, 1
     return ExplorerLayout(overview, ruler, dock, verdict, panels)
