@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-import textual._wait
 from hypothesis import HealthCheck, settings
 
 from torchprof_tui.trace.core.extensions import list_command_names
@@ -23,9 +22,6 @@ settings.register_profile("quick", settings.get_profile("untimed"), max_examples
 settings.register_profile("thorough", settings.get_profile("untimed"), max_examples=1000)
 settings.load_profile("untimed")
 
-
-# A pilot looks every 20 ms whether the app still works; most keys are done in less. The share of work is textual's.
-textual._wait.SLEEP_GRANULARITY, textual._wait.SLEEP_IDLE = 0.005, 0.005 / 20
 
 # Many containers turn bytecode off; then each of the hundreds of programs that tests start compiles all its modules.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

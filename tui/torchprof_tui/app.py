@@ -381,7 +381,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         if self.take_early_lanes() is None or loading not in self.screen_stack:
             return None
         with self.batch_update():
-            while self.screen is not loading:
+            while self.screen is not loading and loading in self.screen_stack:  # it may be left meanwhile
                 await self.pop_screen()
         return loading
 

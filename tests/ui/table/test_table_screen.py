@@ -153,7 +153,7 @@ async def test_missing_data_says_how_to_record_it() -> None:
         await pilot.press("b")
         await until(pilot, lambda: "no input shapes in this trace (they are recorded with" in text(table))
         await pilot.press("backspace")
-        await until(pilot, lambda: len(listed(table)) > 5)
+        await until(pilot, lambda: table._built_sheet is not None and len(listed(table)) > 5)
 
 
 async def test_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
