@@ -50,7 +50,7 @@ def measure_concurrent_share(trace: Trace, event: int) -> float:
     others = np.concatenate(parts)
     others = others[np.argsort(trace.start[others], kind="stable")]
     ends = np.minimum(trace.start[others] + trace.duration[others], end)
-    # Count of each what lies behind the ends of those before it.
+    # Of each count only the time after all earlier ones have ended.
     reached = np.maximum.accumulate(np.append(start, ends))[:-1]
     return int(np.maximum(ends - np.maximum(trace.start[others], reached), 0).sum()) / (end - start)
 

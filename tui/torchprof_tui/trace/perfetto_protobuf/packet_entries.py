@@ -369,7 +369,7 @@ def _read_point(data: bytes) -> tuple[int, float | None]:
 
 
 def _finite(value: float) -> float | None:
-    """Return a number, None for one that JSON does not have."""
+    """Return a number, or None for NaN and infinities, which JSON has no form for."""
     return value if math.isfinite(value) else None
 
 

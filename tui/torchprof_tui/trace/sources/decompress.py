@@ -23,7 +23,7 @@ MAX_IN_MEMORY_BYTES = 8 << 20
 """Bytes kept in memory of a stream that cannot be read again; more go to a temporary file."""
 
 PIECE_BYTES = 64
-"""Bytes fed at a time in the replay: at most the text of so many bytes before the damage is lost."""
+"""Bytes fed at a time in the replay: the text of at most this many bytes before the damage is lost."""
 
 _READ_BYTES = 1 << 16
 
