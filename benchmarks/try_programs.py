@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-STEPS, WARMUP = 24, 5
+STEPS, WARMUP = 48, 10
 TRIED_HEAD = "| program | finding | remedy | predicted | measured |"
 MODULE = "benchmarks.try_programs"
 
@@ -425,7 +425,7 @@ def run_all(options: argparse.Namespace) -> int:
             continue
         began = time.monotonic()
         command = ("-m", MODULE, "program", name, variant)
-        trials = Trials(TrialRequest(command, steps=STEPS, warmup=WARMUP, limit=20, repeat=options.repeat))
+        trials = Trials(TrialRequest(command, steps=STEPS, warmup=WARMUP, limit=30, repeat=options.repeat))
         problem = ""
         try:
             for _ in trials.run():

@@ -9,6 +9,7 @@ steps, the losses, the peak memory, and how it ended. `prepare_recording` does t
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib
 import json
 import math
@@ -16,6 +17,7 @@ import os
 import random
 import resource
 import sys
+import tempfile
 import threading
 import time
 from typing import Any
@@ -31,6 +33,7 @@ BLOCKS = 6
 """Blocks of measured steps: the GPU is waited for at the end of each only, so that steps overlap as they do alone."""
 
 MAX_LOSSES = 1000
+POLL_SECONDS = 0.02
 
 
 class TrialFinishedError(BaseException):
@@ -38,10 +41,15 @@ class TrialFinishedError(BaseException):
 
 
 class FirstStep:
-    """Apply remedies to the program's outermost modules when its first step has ended."""
+    """Apply remedies to the program's outermost modules when its first step has ended, and wait for a turn then.
 
-    def __init__(self) -> None:
+    `seconds`: how long for, at most; infinite in all ranks but the first, whose turn is theirs.
+    """
+
+    def __init__(self, seconds: float) -> None:
         self.count = 0
+        self.seconds = seconds
+        self._turn = Turn() if seconds < math.inf else None
         self.modules: list[Any] = []
         self.calls: list[tuple[str, int] | None] = []  # the lines that call them
         self.after_first: list[Any] = []
@@ -53,17 +61,19 @@ class FirstStep:
             _restore_calls()
             for apply in self.after_first:
                 apply(self.modules)
+            if self._turn is not None:
+                self._turn.take(self.seconds)
 
 
 class StepTimer(FirstStep):
     """Time steps in blocks after the warm-up, and end the program after the last one."""
 
     def __init__(self, warmup: int, steps: int, seconds: float) -> None:
-        super().__init__()
+        super().__init__(seconds)
         self.block_seconds: list[float] = []
         self.block_steps = max(1, steps // BLOCKS)
         self.peak_memory = 0
-        self._warmup, self._blocks, self._seconds = max(warmup, 1), min(BLOCKS, steps), seconds
+        self._warmup, self._blocks = max(warmup, 1), min(BLOCKS, steps)
         self._began = self._block_began = 0.0
 
     def note_step(self) -> None:
@@ -79,9 +89,33 @@ class StepTimer(FirstStep):
             now = time.perf_counter()
             self.block_seconds.append((now - self._block_began) / self.block_steps)
             self._block_began = now
-            if len(self.block_seconds) >= self._blocks or now - self._began > self._seconds:
+            if len(self.block_seconds) >= self._blocks or now - self._began > self.seconds:
                 self.peak_memory = _read_peak_memory()
                 raise TrialFinishedError
+
+
+class Turn:
+    """Let the trials of a user on one host measure one after the other: side by side they would measure each other.
+
+    It is taken after the first step, since imports and compilation are not measured, and ends with the process. Create
+    it before files are watched, since it opens one.
+    """
+
+    def __init__(self) -> None:
+        self._file: int | None = None
+        path = os.path.join(tempfile.gettempdir(), f"torchprof-try-{os.getuid()}.lock")
+        with contextlib.suppress(OSError):  # a folder that cannot be written: nobody takes turns
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+    def take(self, seconds: float) -> bool:
+        """Wait until no other trial has the turn, at most for `seconds`. Returns whether this one has it."""
+        deadline = time.monotonic() + seconds
+        while self._file is not None and time.monotonic() < deadline:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            time.sleep(POLL_SECONDS)
+        return False
 
 
 def _wait_for_gpu() -> None:
@@ -208,12 +242,10 @@ def prepare_recording(path: str) -> None:
     """Apply the remedies of a spec to a process that is recorded, and watch what its program writes."""
     with open(path, encoding="utf-8") as file:
         spec = json.load(file)
-    first = FirstStep()
+    rank = rank_environment.identify_rank(os.environ)
+    first = FirstStep(spec["seconds"] if rank is None or not rank.rank else math.inf)
     _prepare(spec, first)
-    if first.after_first:
-        _count_steps(first)
-    else:
-        _restore_calls()
+    _count_steps(first)
 
 
 def _find_script() -> str:
