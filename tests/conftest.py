@@ -6,7 +6,9 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import compress
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -36,6 +38,24 @@ for _name in ("COLUMNS", "LINES"):
 for _sign, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_sign) is signal.SIG_IGN:
         signal.signal(_sign, _usual)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make no tests of the cases that a push leaves to the long run: a seventh of all, in each of the workers."""
+    if metafunc.config.option.markexpr != "not long":  # of pyproject.toml
+        return
+    make_tests = metafunc.parametrize
+
+    def leave_out_long_cases(names: Any, cases: Iterable[Any], *arguments: Any, **options: Any) -> None:
+        listed = list(cases)
+        kept = [not any(mark.name == "long" for mark in getattr(case, "marks", ())) for case in listed]
+        if any(kept):
+            listed = list(compress(listed, kept))
+            if isinstance(options.get("ids"), Iterable):
+                options["ids"] = list(compress(options["ids"], kept))
+        make_tests(names, listed, *arguments, **options)
+
+    metafunc.parametrize = leave_out_long_cases  # type: ignore[method-assign]
 
 
 def pytest_collection_finish() -> None:

@@ -20,6 +20,7 @@ from tests.attach.conftest import wait_for
 from tests.attach.test_ways import make_process
 from tests.helpers import desync, sshd
 from tests.helpers.command_line import read_error_line
+from tests.helpers.later_imports import skip_without
 from tests.helpers.paths import ROOT
 from torchprof_attach.command import AttachOptions
 from torchprof_attach.command.main import choose_watched
@@ -287,7 +288,7 @@ def read_first_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
 def test_a_job_with_a_recorder_that_hangs_is_dumped_and_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("torch")
+    skip_without("torch")
     out = tmp_path / "out"
     with desync.running(tmp_path, "install") as ranks:
         command = [sys.executable, "-m", "torchprof_tui", "attach", str(ranks[1].pid)]
@@ -329,7 +330,7 @@ def test_a_job_without_a_recorder_is_dumped_over_ssh_and_goes_on(
     box: sshd.Sshd, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A rank that is stopped holds up the others; py-spy says where; all go on when it does."""
-    pytest.importorskip("torch")
+    skip_without("torch")
     if PY_SPY is None:
         pytest.skip("needs py-spy")
     path = f"{os.path.dirname(PY_SPY)}{os.pathsep}{os.environ['PATH']}"

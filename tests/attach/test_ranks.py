@@ -15,12 +15,13 @@ import pytest
 
 from tests.attach.conftest import wait_for
 from tests.helpers import sshd
+from tests.helpers.later_imports import skip_without
 from torchprof_attach import session as module
 from torchprof_attach.session import Session, Wish
 from torchprof_tui.cli import main
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 
-pytest.importorskip("torch")
+skip_without("torch")
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("attach ranks")]
 
 PROGRAM = """

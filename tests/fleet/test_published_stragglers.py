@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.later_imports import skip_without
 from tests.helpers.paths import SHARED_TRACES
 
-pytest.importorskip("pandas")
-pytest.importorskip("pyarrow")
+skip_without("pandas", "pyarrow")
 
 FOLDER = SHARED_TRACES / "stragglers"
 TOLERANCE = 0.02

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.helpers.fleet_sketches import make_collectives, make_sketch
+from tests.helpers.later_imports import skip_without
 from torchprof_fleet.analysis.report import FleetReport, compare_fleet
 
-pytest.importorskip("pandas")
-pytest.importorskip("pyarrow")
+skip_without("pandas", "pyarrow")
 
 TOLERANCE = 0.02
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.later_imports import skip_without
 from tests.helpers.long_run import keep_some
 from tests.helpers.paths import FIXTURES
 from tools.hang_faults.__main__ import provoke
@@ -83,6 +84,6 @@ def test_the_flight_recorders_alone_name_the_rank(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", keep_some(LIVE, 1))
 def test_a_live_job_is_explained(name: str, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    skip_without("torch")
     provoke(name, tmp_path / name)
     check(name, explain(tmp_path / name))

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.helpers import desync, sshd
+from tests.helpers.later_imports import skip_without
 from tests.helpers.long_run import keep_some
 from tests.helpers.mcp_sessions import Session
 from tests.helpers.paths import FIXTURES
@@ -125,7 +126,7 @@ PY_SPY = shutil.which("py-spy", path=os.pathsep.join((os.path.dirname(sys.execut
 @pytest.mark.slow
 def test_live_over_ssh_takes_stacks_with_py_spy(host: sshd.Sshd, tmp_path: Path) -> None:
     """The ranks have no recorder: without py-spy there is nothing, and the reason is told."""
-    pytest.importorskip("torch")
+    skip_without("torch")
     if PY_SPY is None:
         pytest.skip("needs py-spy")
     (tmp_path / "bin").mkdir()

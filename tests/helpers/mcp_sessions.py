@@ -6,10 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import mcp
-
+from tests.helpers.later_imports import LaterModule
 from torchprof_tui.commands.mcp.answers import Answerer
-from torchprof_tui.commands.mcp.server import create_server
+
+mcp = LaterModule("mcp")
+server = LaterModule("torchprof_tui.commands.mcp.server")
 
 
 class Session:
@@ -17,7 +18,7 @@ class Session:
 
     def __init__(self, folders: Sequence[object]) -> None:
         self.answerer = Answerer([str(folder) for folder in folders])
-        self._server = create_server(self.answerer)
+        self._server = server.create_server(self.answerer)
 
     async def call(self, tool: str, **arguments: Any) -> tuple[str, bool]:
         """Call a tool; return its text and whether it is an error."""

@@ -10,7 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
+
+from tests.helpers.later_imports import import_later
+
+pd = import_later("pandas")
 
 Worker = tuple[int, int]
 """Data-parallel rank and pipeline stage."""

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
+from tests.helpers.later_imports import import_later
 from torchprof_fleet.analysis.report import replay_parts
+
+pd = import_later("pandas")
 
 COMPUTE = ("forward-compute", "backward-compute", "gc", "optimizer")
 JOINT = ("params-all-gather", "grads-reduce-scatter", "optimizer-clip-main-grad")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.later_imports import skip_without
 from tests.profiler_runs.conftest import HARNESS, Start
 from torchprof_runs.recorder import target_program
 from torchprof_runs.recorder.options import UsageError, parse_options
@@ -94,7 +95,7 @@ def test_as_a_module(start: Start, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_isolated(tmp_path: Path) -> None:
     """With -I neither the harness nor the program is on sys.path."""
-    pytest.importorskip("torch")
+    skip_without("torch")
     (tmp_path / "script.py").write_text("import sys; print(sys.path[0])\n")
     isolated = harness("script.py", cwd=tmp_path, flags=("-I",))
     assert isolated.returncode == 0, isolated.stderr

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
-from torchprof_tui.runs.recording_process import AnswerPipe
-
-pytest.importorskip("torch")
-
 from torchprof_runs.recorder.size_question import SizeQuestion, find_answerer
 from torchprof_runs.recorder.status_messages import Reporter
+from torchprof_tui.runs.recording_process import AnswerPipe
 
 QUESTION = SizeQuestion(steps=3, bytes=3 * 10**9, fewer=1, fewer_bytes=10**9)
 

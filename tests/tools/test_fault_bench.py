@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.later_imports import skip_without
 from tests.helpers.paths import ROOT
 from tools.fault_bench import recording
 from tools.fault_bench.__main__ import main, parse_arguments
@@ -149,7 +150,7 @@ def test_resuming_keeps_recorded_cells_and_tries_failed_ones_once(
 @pytest.mark.long
 @pytest.mark.slow
 def test_a_cell_is_recorded_and_judged(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    skip_without("torch")
     arguments = ["record", "--out", str(tmp_path), "--models", TEST_MODEL, "--kinds", "growing_cat", "--device", "cpu"]
     assert main(arguments) == 0
     (cell,) = recording.read_cells(str(tmp_path))

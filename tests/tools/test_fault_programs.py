@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.later_imports import skip_without
 from tests.helpers.paths import ROOT
 from tools.fault_programs.__main__ import parse_arguments
 from tools.fault_programs.recording import Result, record_all, record_program
@@ -126,7 +127,7 @@ def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monke
     ],
 )
 def test_only_the_faulty_trace_has_the_fault(name: str, mark: str, per_step: int, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    skip_without("torch")
     for variant, expected in (("faulty", 4 * per_step), ("mended", 0)):
         result = record_program(name, variant, str(tmp_path), "cpu")
         assert result.status == "recorded", result.notes
@@ -138,7 +139,7 @@ def test_only_the_faulty_trace_has_the_fault(name: str, mark: str, per_step: int
 @pytest.mark.long
 def test_two_ranks_write_two_traces(tmp_path: Path) -> None:
     """The slow host of rank 1 doubles the recorded ops there, since each passes through its dispatch mode."""
-    pytest.importorskip("torch")
+    skip_without("torch")
     result = record_program("slow_host_rank", "faulty", str(tmp_path), "cpu")
     assert result.status == "recorded", result.notes
     assert set(result.files) == {f"slow_host_rank.faulty.rank{rank}.json.gz" for rank in (0, 1)}
@@ -148,7 +149,7 @@ def test_two_ranks_write_two_traces(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_program_of_two_ranks_needs_two_gpus() -> None:
-    pytest.importorskip("torch")
+    skip_without("torch")
     command = [sys.executable, "-m", "tools.fault_programs", "late_rank", "faulty", "-o", "x.json.gz"]
     process = subprocess.run(
         command, cwd=ROOT, env={"CUDA_VISIBLE_DEVICES": "-1"}, capture_output=True, text=True, check=False

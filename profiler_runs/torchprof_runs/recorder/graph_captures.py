@@ -17,7 +17,7 @@ import torch
 
 from . import target_program
 from .exit_handlers import SaveAbandoned
-from .profiler_cycles import Cycle
+from .schedule import Cycle
 from .trace_export import TraceExporter
 
 if TYPE_CHECKING:

@@ -15,25 +15,10 @@ import torch
 import torch.profiler
 
 from .exit_handlers import let_children_exit
-from .schedule import NONE, RECORD, SAVE, WARMUP, Phase, RecordingPlan
+from .schedule import NONE, RECORD, SAVE, WARMUP, Cycle, Phase, RecordingPlan
 from .torch_capabilities import choose_threads, quiet_kineto
 
 OWN_PROFILE_ATTRIBUTE = "_torchprof_own"  # set on the profiles that the recorder creates
-
-
-@dataclass(frozen=True)
-class Cycle:
-    """One recorded cycle, from `first_step` to `last_step`, both included.
-
-    `is_complete`: everything that the plan asked for is in it. `counts_steps`: the program takes steps.
-    """
-
-    number: int
-    first_step: int
-    last_step: int
-    is_complete: bool
-    counts_steps: bool
-    seconds: float
 
 
 @dataclass(frozen=True)

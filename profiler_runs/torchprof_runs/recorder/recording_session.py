@@ -34,8 +34,8 @@ from .status_messages import ANSWERS_VARIABLE, PARENT_VARIABLE, STATUS_VARIABLE,
 from .time_window import MainThreadCaller
 
 if TYPE_CHECKING:
-    from .profiler_cycles import Cycle, Recorder
-    from .schedule import Phase
+    from .profiler_cycles import Recorder
+    from .schedule import Cycle, Phase
 
 TRIAL_VARIABLE = "TORCHPROF_TRIAL"
 USAGE_EXIT_STATUS = 2  # as in the viewer's command line: the input or the arguments are wrong

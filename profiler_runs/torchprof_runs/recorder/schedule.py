@@ -1,4 +1,4 @@
-"""Plan which steps wait, warm up and are recorded (torch.profiler.schedule), and the phase to report for each."""
+"""Plan which steps wait, warm up and are recorded (torch.profiler.schedule), and what is told of steps and cycles."""
 
 from __future__ import annotations
 
@@ -6,9 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import torch.profiler
-
 NONE, WARMUP, RECORD, SAVE = "NONE", "WARMUP", "RECORD", "RECORD_AND_SAVE"  # the names of ProfilerAction's members
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """One recorded cycle, from `first_step` to `last_step`, both included.
+
+    `is_complete`: everything that the plan asked for is in it. `counts_steps`: the program takes steps.
+    """
+
+    number: int
+    first_step: int
+    last_step: int
+    is_complete: bool
+    counts_steps: bool
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -56,6 +69,8 @@ class StepPlan:
         self._schedule = self._create_schedule()
 
     def _create_schedule(self) -> Callable[[int], Any]:
+        import torch.profiler  # deferred: takes seconds
+
         schedule: Callable[[int], Any] = torch.profiler.schedule(
             wait=self.wait,
             warmup=self.warmup or 1,  # torch warns about 0, the user's choice here; `action` skips the extra step

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from .atomic_files import explain_os_error, remove_on_exit, write_atomic
 from .exit_handlers import SaveAbandoned
 from .own_frames import remove_own_frames
-from .profiler_cycles import Cycle
+from .schedule import Cycle
 
 # Level 3 makes a trace 15 to 20 times smaller. Level 9 (gzip's own default) makes it another quarter smaller but takes
 # five times as long, and the program is paused meanwhile.

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.helpers.later_imports import import_later
 from tests.helpers.long_run import keep_some
 from torchprof_tui.analysis.memory.memory_history import GroupBy, build_memory_history
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
-torch = pytest.importorskip("torch")
+torch = import_later("torch")
 
 STEPS = 3
 OPTIMIZERS: dict[str, dict[str, float]] = {

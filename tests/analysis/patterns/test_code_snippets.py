@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.later_imports import import_later
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.rules.remedy_choice import HIDDEN_COPY_REMEDIES
 
-torch = pytest.importorskip("torch")
+torch = import_later("torch")
 
 
 def show_pattern(pattern_id: str) -> Callable[[], str]:

@@ -8,18 +8,20 @@ a row, whose time it takes from the annotations around it: a regression. Since t
 from __future__ import annotations
 
 import re
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.helpers.later_imports import import_later
 from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.profiler_table import ProfilerTable
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
-torch = pytest.importorskip("torch")
+torch = import_later("torch")
 
-_VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
+_VERSION = tuple(int(part) for part in version("torch").split(".")[:2])
 COUNTS_FRAMES = _VERSION == (2, 13)
 SUBTRACTS_FRAMES = _VERSION >= (2, 13)
 _FRAME = re.compile(r"\(\d+\): |^<built-in |^nn\.Module: ")

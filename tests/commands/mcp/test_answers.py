@@ -13,12 +13,11 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.helpers.hostile_traces import documents
 from tests.helpers.long_run import keep_some
-from tests.helpers.mcp_sessions import Session
+from tests.helpers.mcp_sessions import Session, server
 from tests.helpers.trace_builder import Entry, cpu, kernel, python, runtime, step
 from torchprof_tui.commands.mcp.answers import Answerer
 from torchprof_tui.commands.mcp.bounded_text import write_bounded
 from torchprof_tui.commands.mcp.questions import CHARACTERS_PER_TOKEN, MIN_TOKENS
-from torchprof_tui.commands.mcp.server import answer_call
 
 HOSTILE = (
     "\x1b[31mred\x1b]0;title\x07",
@@ -169,7 +168,7 @@ def test_any_trace_has_an_answer_or_one_line(tmp_path: Path, text: str) -> None:
     answerer = Answerer([str(tmp_path)])
     for tool, arguments in CALLS:
         given_paths = {key: str(path) if value == "t.json" else value for key, value in arguments.items()}
-        result = answer_call(answerer, tool, {**given_paths, "max_tokens": 500})
+        result = server.answer_call(answerer, tool, {**given_paths, "max_tokens": 500})
         said = result.content[0].text  # type: ignore[union-attr]
         assert len(said) <= 500 * CHARACTERS_PER_TOKEN
         assert "a bug of" not in said

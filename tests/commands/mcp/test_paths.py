@@ -16,7 +16,7 @@ import pytest
 from tests.helpers.mcp_sessions import Session
 from torchprof_samples import find
 from torchprof_tui.analysis.memory.snapshots.snapshot_file import read_snapshot
-from torchprof_tui.commands.mcp.server import TOOLS
+from torchprof_tui.commands.mcp.answers import TOOLS
 from torchprof_tui.trace.core.errors import QUOTES, TraceError
 from torchprof_tui.trace.loading.capture_files import CAPTURE_FOLDER
 

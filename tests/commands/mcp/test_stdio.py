@@ -9,14 +9,13 @@ import re
 import subprocess
 import sys
 from importlib.metadata import requires
+from importlib.util import find_spec
 from pathlib import Path
 
-import mcp
 import pytest
 
 from tests.helpers.command_line import read_error_line, run_program
-from torchprof_tui.commands.mcp import server
-from torchprof_tui.commands.mcp.server import collect_tools
+from tests.helpers.mcp_sessions import mcp, server
 
 
 async def test_a_session_over_stdio(tmp_path: Path) -> None:
@@ -25,7 +24,7 @@ async def test_a_session_over_stdio(tmp_path: Path) -> None:
     )
     async with mcp.Client(parameters) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert list(tools) == list(collect_tools())
+        assert list(tools) == list(server.collect_tools())
         for tool in tools.values():
             assert tool.input_schema["type"] == "object"
             assert "max_tokens" in tool.input_schema["properties"]
@@ -100,7 +99,10 @@ def test_a_folder_that_is_none_is_an_error(capsys: pytest.CaptureFixture[str], t
 
 def _list_packages_of_the_extra() -> list[str]:
     """List what the server imports beside the program, the standard library and what every installation has."""
-    tree = ast.parse(Path(server.__file__).read_text(encoding="utf-8"))
+    spec = find_spec("torchprof_tui.commands.mcp.server")  # without importing it
+    assert spec is not None
+    assert spec.origin is not None
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
     names = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     required = {re.split(r"[^\w-]", each)[0] for each in requires("torchprof-tui") or () if "extra ==" not in each}

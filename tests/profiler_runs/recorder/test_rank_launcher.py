@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.later_imports import skip_without
 from tests.profiler_runs.conftest import HARNESS, Start
 from torchprof_runs.recorder import rank_environment as ranks
 from torchprof_runs.recorder import rank_launcher
@@ -76,7 +77,7 @@ def test_ranks_that_another_launcher_started_share_one_folder(start: Start, tmp_
 
 @pytest.mark.slow
 def test_a_rank_that_dies_does_not_lose_the_others(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    skip_without("torch")
     (tmp_path / "train.py").write_text(DDP.format(mishap="os.kill(os.getpid(), 9)"))
     options = ("--wait", "0", "--warmup", "0", "--active", "1000", "--no-table")
     read_fd, write_fd = os.pipe()  # the channel is an inherited descriptor, which every rank must get
@@ -113,7 +114,7 @@ def test_a_rank_that_dies_does_not_lose_the_others(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_torchrun(tmp_path: Path) -> None:
     """Run torchrun's own command with the harness inserted before the script; SIGTERM ends all ranks, saved."""
-    pytest.importorskip("torch")
+    skip_without("torch")
     slow = DDP.format(mishap="pass").replace("print(", "import time; time.sleep(0.05); print(")
     (tmp_path / "train.py").write_text(slow)
     command = ("torchrun", "--standalone", "--nproc-per-node", "2", "train.py", "100000")
@@ -188,7 +189,7 @@ def test_commands_that_start_several_ranks() -> None:
 
 
 def test_torchrun_commands() -> None:
-    pytest.importorskip("torch")
+    skip_without("torch")
     command = "torchrun --nnodes 1 --nproc-per-node=2 -m pkg.train --lr 1 --module x"
     ((argv, environment),) = rank_launcher._build_torchrun_commands(parse_options(["--active", "7", *command.split()]))
     assert environment == {}

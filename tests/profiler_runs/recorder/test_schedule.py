@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import warnings
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("torch")
-
-import torch.profiler
-
+from tests.helpers.later_imports import import_later
 from torchprof_runs.recorder.schedule import StepPlan, WholeRunPlan
+
+torch = import_later("torch")
 
 small = st.integers(0, 4)
 

@@ -7,8 +7,6 @@ import threading
 
 import pytest
 
-pytest.importorskip("torch")
-
 from torchprof_runs.recorder import size_estimate
 from torchprof_runs.recorder.size_estimate import MemoryGuard, estimate_size
 from torchprof_runs.recorder.trace_export import TraceCounts

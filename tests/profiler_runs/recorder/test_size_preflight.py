@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.later_imports import skip_without
 from tests.helpers.terminal import Terminal
 from tests.profiler_runs.conftest import HARNESS, Start, train
-
-pytest.importorskip("torch")
-
 from torchprof_runs.recorder.schedule import StepPlan
 from torchprof_runs.recorder.size_question import SizeQuestion
+
+skip_without("torch")
 
 LARGE = ("--with-stack", "--active", "30", "--max-size", "1", "--no-table")  # 30 steps of some 100 kB
 STEPS = 40

@@ -14,15 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("torch")
-
-import torch.profiler
-
+from tests.helpers.later_imports import import_later
 from torchprof_runs.recorder import atomic_files, trace_export
 from torchprof_runs.recorder.exit_handlers import SaveAbandoned
-from torchprof_runs.recorder.profiler_cycles import Cycle
 from torchprof_runs.recorder.run_folder import RunFolder
+from torchprof_runs.recorder.schedule import Cycle
 from torchprof_runs.recorder.trace_export import TraceCounts, TraceExporter, compress_chunks, count_events
+
+torch = import_later("torch")
 
 WORDS = (
     b'"ph": "X"', b'"ph": "M"', b'"cat": "kernel"', b'"cat": "gpu_memcpy"', b'"cat": "gpu_memset"', b'"cat": "cpu_op"',

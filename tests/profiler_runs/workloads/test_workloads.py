@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.helpers.later_imports import skip_without
 from tests.helpers.long_run import keep_some
 from tests.helpers.paths import ROOT
 from tests.profiler_runs.conftest import HARNESS, Start
@@ -185,7 +186,7 @@ def test_a_workload_that_needs_a_gpu_says_so(start: Start, name: tuple[str, ...]
 
 @pytest.mark.slow
 def test_by_itself() -> None:
-    pytest.importorskip("torch")
+    skip_without("torch")
     command = ["-m", "torchprof_runs.workloads.matmul_add", "--size", "8", "--active", "1", "--device", "cpu"]
     process = subprocess.run(
         [sys.executable, *command], cwd=ROOT / "profiler_runs", capture_output=True, text=True, check=False
@@ -198,7 +199,7 @@ def test_the_printed_time_is_that_of_a_usual_step(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Neither the cold first step counts, nor the profiler's start and stop between steps."""
-    pytest.importorskip("torch")
+    skip_without("torch")
     matmul_add = importlib.import_module("torchprof_runs.workloads.matmul_add")
     steps = [(0.0, 0.9), (1.0, 1.000080), (3.0, 3.000073), (3.1, 3.100070), (9.0, 9.000072)]  # s
     times = iter([time for step in steps for time in step])
@@ -230,7 +231,7 @@ def test_every_sample_is_a_workload() -> None:
 
 @pytest.mark.slow
 def test_recording_a_sample(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    skip_without("torch")
     process = subprocess.run(
         [sys.executable, "-m", "tools.record_samples", "-o", str(tmp_path), "matmul_add_64_cold_eager"],
         cwd=ROOT,

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.later_imports import LaterModule, import_later, skip_without
 from tests.helpers.paths import SAMPLES
 from tests.helpers.rank_traces import late_rank
 from torchprof_tui.cli import main
@@ -19,9 +20,8 @@ from torchprof_tui.trace.loading.load_in_process import load_opened_trace
 from torchprof_tui.trace.sources.source import open_source
 from torchprof_tui.trace.specs.runs_by_name import FolderError
 
-s3fs = pytest.importorskip("s3fs")
-pytest.importorskip("flask")
-moto_server = pytest.importorskip("moto.server")
+skip_without("flask", "moto")
+s3fs, moto_server = import_later("s3fs"), LaterModule("moto.server")
 
 EVENTS = 30_000
 OPS = [{"ph": "X", "name": f"op {k % 50}", "pid": 1, "tid": 1, "ts": 10 * k, "dur": 5} for k in range(EVENTS)]

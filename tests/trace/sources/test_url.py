@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.command_line import read_error_line
+from tests.helpers.later_imports import skip_without
 from tests.helpers.paths import list_cache
 from tests.helpers.rank_traces import late_rank
 from tests.helpers.remote_traces import opened, read, refusal
@@ -35,7 +36,7 @@ from torchprof_tui.trace.sources.source import open_source
 from torchprof_tui.trace.specs.runs_by_name import FolderError
 
 fsspec = pytest.importorskip("fsspec")
-pytest.importorskip("aiohttp")
+skip_without("aiohttp")
 
 pytestmark = pytest.mark.usefixtures("cache_home")
 
