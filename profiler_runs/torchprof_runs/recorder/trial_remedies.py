@@ -147,8 +147,17 @@ def _use_bf16(modules: Sequence[Any]) -> None:
 
 
 def _compile(modules: Sequence[Any], mode: str) -> None:
+    """Compile modules in place, as `torch.compile(module)` does.
+
+    `module.compile()` compiles nothing where `forward` is torch's own (nn.Sequential): dynamo skips torch's frames,
+    unless a frame of somebody else calls them.
+    """
     for module in modules:
-        module.compile(mode=mode)
+
+        def call(*args: Any, _call: Any = module._call_impl, **kwargs: Any) -> Any:
+            return _call(*args, **kwargs)
+
+        module._compiled_call_impl = torch.compile(call, mode=mode)
 
 
 def _use_channels_last(modules: Sequence[Any]) -> None:
@@ -156,8 +165,14 @@ def _use_channels_last(modules: Sequence[Any]) -> None:
         is_image = isinstance(value, torch.Tensor) and value.dim() == 4 and value.is_floating_point()
         return value.contiguous(memory_format=torch.channels_last) if is_image else value
 
+    optimizers = [each for each in gc.get_objects() if issubclass(type(each), torch.optim.Optimizer)]
     for module in modules:
         module.to(memory_format=torch.channels_last)
+        for parameter in module.parameters():  # the first step has made these in the form that the parameter had
+            parameter.grad = convert(parameter.grad)
+            for optimizer in optimizers:
+                state = optimizer.state.get(parameter, {})
+                state.update({key: convert(value) for key, value in state.items()})
         original = module.forward
 
         @functools.wraps(original)

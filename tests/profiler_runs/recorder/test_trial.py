@@ -1,4 +1,4 @@
-"""Take turns between trials on one host."""
+"""Take turns between trials on one host, and apply remedies after the first step of a program."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import fcntl
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+torch = pytest.importorskip("torch")
 trial = pytest.importorskip("torchprof_runs.recorder.trial")
 
 
@@ -39,3 +41,38 @@ def test_a_link_in_the_way_is_not_followed(lock: Path, tmp_path: Path) -> None:
     lock.symlink_to(tmp_path / "mine.txt")
     assert not trial.Turn().take(1.0)
     assert not (tmp_path / "mine.txt").exists()
+
+
+def test_a_module_of_torch_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[int] = []
+
+    def count_ops(graph: Any, _inputs: Any) -> Any:
+        compiled.append(len(graph.graph.nodes))
+        return graph
+
+    compile_with = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda call, mode: compile_with(call, backend=count_ops))
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU())
+    inputs = torch.randn(2, 4)
+    expected = module(inputs)
+    trial.trial_remedies.AFTER_FIRST_STEP["compile"]([module])
+    assert torch.equal(module(inputs), expected)
+    assert len(compiled) == 1
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_channels_last_reaches_the_state_of_the_optimizer(fused: bool) -> None:
+    module = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU())
+    optimizer = torch.optim.AdamW(module.parameters(), fused=fused, foreach=False if fused else None)
+    images = torch.randn(2, 3, 8, 8)
+
+    def train() -> None:
+        module(images).square().mean().backward()
+        optimizer.step()
+
+    train()
+    trial.trial_remedies.AFTER_FIRST_STEP["channels-last"]([module])
+    train()  # gradients are kept: their form must fit, too
+    weight = module[0].weight
+    assert weight.is_contiguous(memory_format=torch.channels_last)
+    assert {optimizer.state[weight][key].stride() for key in ("exp_avg", "exp_avg_sq")} == {weight.stride()}
