@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -18,6 +19,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.helpers.paths import FIXTURES
+from torchprof_tui.analysis.kernel.names.copies import (
+    is_host_copy,
+    is_pageable,
+    is_pinned,
+    is_to_device,
+    is_to_host,
+    is_within_device,
+)
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import classify_names, decode_kernel_name
 from torchprof_tui.analysis.kernel.names.syntax import (
@@ -641,3 +650,22 @@ def test_class_values_are_stored_and_never_renumbered() -> None:
     assert [kind.value for kind in KernelClass] == list(range(17))
     assert (KernelClass.GEMM, KernelClass.TRITON, KernelClass.POOLING) == (1, 14, 16)
     assert len({kind.label for kind in KernelClass}) == len(KernelClass)
+
+
+@pytest.mark.parametrize(
+    ("name", "directions"),
+    [
+        ("Memcpy HtoD (Pinned -> Device)", {is_to_device, is_host_copy, is_pinned}),
+        ("Memcpy DtoH (Device -> Pageable)", {is_to_host, is_host_copy, is_pageable}),
+        ("Memcpy DtoD (Device -> Device)", {is_within_device}),
+        ("Memcpy PtoP (Device -> Device)", set()),  # between two GPUs
+        ("CopyHostToDevice", {is_to_device, is_host_copy}),
+        ("CopyDeviceToHost", {is_to_host, is_host_copy}),
+        ("CopyDeviceToDevice", {is_within_device}),
+        ("Memcpy D2D", {is_within_device}),
+        ("Device -> Host", {is_to_host, is_host_copy}),
+    ],
+)
+def test_the_direction_of_a_copy_is_read_from_its_name(name: str, directions: set[Callable[[str], bool]]) -> None:
+    tests = (is_to_device, is_to_host, is_host_copy, is_within_device, is_pageable, is_pinned)
+    assert {each for each in tests if each(name)} == directions

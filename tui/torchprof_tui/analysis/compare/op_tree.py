@@ -24,6 +24,7 @@ from torchprof_tui.analysis.graphs.captured_nodes import (
     select_ops,
 )
 from torchprof_tui.analysis.graphs.captured_ops import CapturedOps, get_captured_ops
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.step_bounds import find_launch_starts
 from torchprof_tui.trace.core.arrays import I32, I64, Array
@@ -297,8 +298,7 @@ def _select_levels(trace: Trace, selected: SelectedEvents, annotations: Collecti
     kind = trace.kind[calls]
     is_level = kind == Kind.OP
     if annotations:
-        is_named = np.array([name in annotations for name in trace.names], np.bool_)
-        is_level |= (kind == Kind.ANNOTATION) & is_named[trace.name[calls]]
+        is_level |= (kind == Kind.ANNOTATION) & match_names(trace, annotations.__contains__, trace.name[calls])
     mask = np.zeros(len(trace), np.bool_)
     mask[calls[is_level]] = True
     nearest = find_nearest_ancestor(trace.parent, calls, mask)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind, GraphColumns
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.model.event_kind import Kind
@@ -20,13 +21,13 @@ _BACKWARD = compile_later(r"autograd::engine::evaluate_function|\w+Backward\d*$|
 
 def find_autograd_lanes(trace: Trace, main: int, start: int, end: int) -> list[int]:
     """Find the threads other than `main` that run backward ops between two times."""
-    is_backward = np.array([_BACKWARD.match(name) is not None for name in trace.names], np.bool_)
+    is_backward = match_names(trace, _BACKWARD.match)
     found = []
     for number, lane in enumerate(trace.lanes):
         if lane.role is Role.THREAD and number != main and len(lane):
             rows = slice(lane.first, lane.last)
             inside = (trace.start[rows] < end) & (trace.start[rows] >= start) & (trace.kind[rows] == Kind.OP)
-            if is_backward[trace.name[rows][inside]].any():
+            if is_backward[rows][inside].any():
                 found.append(number)
     return found
 

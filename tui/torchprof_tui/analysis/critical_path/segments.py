@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 
@@ -12,6 +12,7 @@ from torchprof_tui.analysis.critical_path.dependency_graph import DependencyGrap
 from torchprof_tui.analysis.critical_path.step_window import NO_EVENT
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, is_in, sorted_unique
 from torchprof_tui.trace.core.late_regex import compile_later
@@ -206,8 +207,8 @@ def classify_cpu(trace: Trace, events: I32, is_host: bool) -> U8:
     is_call = kinds == Kind.RUNTIME
     launches = trace.links.work_first[rows + 1] > trace.links.work_first[rows]
     found[is_call] = SegmentKind.RUNTIME
-    found[is_call & (launches | match_names(trace, names, _LAUNCH.match))] = SegmentKind.LAUNCH
-    found[is_call & match_names(trace, names, _SYNC.match)] = SegmentKind.BLOCKING
+    found[is_call & (launches | match_names(trace, _LAUNCH.match, names))] = SegmentKind.LAUNCH
+    found[is_call & match_names(trace, _SYNC.match, names)] = SegmentKind.BLOCKING
     found[kinds == Kind.OVERHEAD] = SegmentKind.PROFILER
     found[_is_below_input(trace, rows)] = SegmentKind.INPUT
     result[inside] = found
@@ -228,13 +229,6 @@ def _is_below_input(trace: Trace, rows: I32) -> Bool:
         alive = current >= 0
         current[alive] = trace.parent[current[alive]]
     return below
-
-
-def match_names(trace: Trace, names: I32, matches: Callable[[str], object]) -> Bool:
-    """Select the names, int32[k], whose text matches, each looked at once: bool[k]."""
-    distinct, index = np.unique(names, return_inverse=True)
-    found: Bool = np.array([bool(matches(trace.names[name])) for name in distinct.tolist()], np.bool_)[index]
-    return found
 
 
 WAITS = (SegmentKind.QUEUE, SegmentKind.UNATTRIBUTED, SegmentKind.RANK)

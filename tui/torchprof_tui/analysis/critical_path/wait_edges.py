@@ -12,6 +12,7 @@ import numpy as np
 
 from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind, GraphColumns
 from torchprof_tui.analysis.critical_path.launch_edges import SHORT_GAP, find_last_ended
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, is_in, sorted_unique
 from torchprof_tui.trace.core.late_regex import compile_later
@@ -52,13 +53,12 @@ class SyncEvents:
 
 def select_calls(trace: Trace, regex: str, start: int, end: int) -> I32:
     """Select the runtime calls of these names that overlap the time from `start` to `end`: int32[k] by start."""
-    pattern = compile_later(regex)
-    wanted = np.array([pattern.match(name) is not None for name in trace.names], np.bool_)
+    wanted = match_names(trace, compile_later(regex).match)
     parts: list[I32] = [np.zeros(0, np.int32)]
     for lane in trace.lanes:
         if lane.role is Role.THREAD and wanted.any():
             rows = slice(lane.first, lane.last)
-            hit = wanted[trace.name[rows]] & (trace.kind[rows] == Kind.RUNTIME) & (trace.start[rows] < end)
+            hit = wanted[rows] & (trace.kind[rows] == Kind.RUNTIME) & (trace.start[rows] < end)
             found = lane.first + np.flatnonzero(hit)
             parts.append(found[trace.start[found] + trace.duration[found] > start].astype(np.int32))
     events = np.concatenate(parts)
@@ -261,7 +261,7 @@ def _find_work_by_order(graph: GraphColumns, trace: Trace, calls: I32, begin: I6
         index[late] -= 1
     found = np.where(index >= 0, order[np.maximum(index, 0)], -1)
     found[(found >= 0) & (work.launch_start[found] >= begin)] = -1
-    for_stream = np.array([re.search(r"Stream|Memcpy", trace.names[name]) is not None for name in trace.name[calls]])
+    for_stream = match_names(trace, re.compile(r"Stream|Memcpy").search, trace.name[calls])
     thread = np.where(work.is_launched, trace.lane[work.launch], -1).astype(np.int64)
     last = find_last_ended(thread, work.launch_start, trace.lane[calls].astype(np.int64), begin - 1, window.start)
     usable = for_stream & (last >= 0) & (work.end[last] > begin) & (work.end[last] <= end)

@@ -15,6 +15,7 @@ from enum import IntEnum
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
@@ -167,8 +168,7 @@ def _find_capture_spans(trace: Trace) -> list[tuple[int, int]]:
     """Find the times from each begin of a capture to the next end, ns."""
     times = []
     for pattern in (_BEGIN_CAPTURE, _END_CAPTURE):
-        names = [index for index, name in enumerate(trace.names) if pattern.search(name)]
-        is_call: Bool = (trace.kind == Kind.RUNTIME) & np.isin(trace.name, names)
+        is_call = (trace.kind == Kind.RUNTIME) & match_names(trace, pattern.search)
         times.append(np.sort(trace.start[is_call]))
     begins, ends = times
     following = np.searchsorted(ends, begins)

@@ -17,6 +17,7 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_outermost_ancestor, include_ancestors
 from torchprof_tui.analysis.dispatch.call_sites import MODULE_PREFIX
+from torchprof_tui.analysis.kernel.names.copies import is_to_device
 from torchprof_tui.analysis.kernel.occupancy import parse_device
 from torchprof_tui.analysis.memory.device_memory import Lifetimes
 from torchprof_tui.analysis.memory.producers import (
@@ -268,7 +269,7 @@ def _create_parameters(producers: Producers, records: I64, died: I64) -> Bool:
 
 def find_host_copies(trace: Trace) -> Bool:
     """Find the events that copy from the host to a device, with all that is around their launches: bool[n]."""
-    copies = np.flatnonzero((trace.kind == Kind.COPY) & match_names(trace, lambda name: "HtoD" in name))
+    copies = np.flatnonzero((trace.kind == Kind.COPY) & match_names(trace, is_to_device))
     launches = trace.links.launch_of[copies]
     mask = np.zeros(len(trace), np.bool_)
     mask[launches[launches >= 0]] = True

@@ -105,10 +105,13 @@ def search_names(
     return SearchResult(name_mask, events[order].astype(np.int32), starts[order])
 
 
-def match_names(trace: Trace, matches: Callable[[str], bool]) -> Bool:
-    """Select the events whose name matches: bool[n]. Each distinct name is matched once."""
-    found = np.fromiter(map(matches, trace.names), np.bool_, len(trace.names))
-    return np.asarray(found[trace.name]) if len(found) else np.zeros(len(trace), np.bool_)
+def match_names(trace: Trace, matches: Callable[[str], object], names: I32 | None = None) -> Bool:
+    """Select the events whose name matches: bool[n]; of indexes of names, int32[k], those: bool[k]. Each name once."""
+    distinct, index = (
+        (np.arange(len(trace.names)), trace.name) if names is None else np.unique(names, return_inverse=True)
+    )
+    found = np.fromiter((bool(matches(trace.names[name])) for name in distinct.tolist()), np.bool_, len(distinct))
+    return np.asarray(found[index]) if len(found) else np.zeros(len(index), np.bool_)
 
 
 def suggest_names(known: Sequence[str], name: str) -> list[str]:

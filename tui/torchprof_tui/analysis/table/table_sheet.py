@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, step_scope
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.table.counted_calls import STEP_NAME, Calls, find_main_lane
 from torchprof_tui.analysis.table.event_scope import NotRecordedError, step_mask
 from torchprof_tui.analysis.table.flops import RowFlops, sum_row_flops
@@ -173,8 +174,8 @@ def measure_outside_ops(trace: Trace) -> OutsideOps | None:
         return None
     on_main = np.flatnonzero(trace.lane == find_main_lane(trace))
     is_row = np.isin(trace.kind[on_main], [int(kind) for kind in _ROW_KINDS])
-    loading = [index for index, name in enumerate(trace.names) if name.startswith(DATA_LOADING_PREFIX)]
-    rows = on_main[is_row | np.isin(trace.name[on_main], loading)]
+    is_loading = match_names(trace, lambda name: name.startswith(DATA_LOADING_PREFIX), trace.name[on_main])
+    rows = on_main[is_row | is_loading]
     if not len(rows):
         return None
     start, end = np.asarray(trace.start[rows]), np.asarray(trace.start[rows] + trace.duration[rows])

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind
-from torchprof_tui.analysis.critical_path.segments import SegmentKind, match_names
+from torchprof_tui.analysis.critical_path.segments import SegmentKind
+from torchprof_tui.analysis.kernel.names.copies import is_within_device
 from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.analysis.what_if.back_to_back import GONE, RankChanges
 from torchprof_tui.analysis.what_if.scenario import OVERLAPPED, Scenario, ScenarioError, ScenarioKind
@@ -116,9 +118,8 @@ def fuse_optimizer(changes: RankChanges) -> bool:
 
 def select_optimizer(rank: RankModel) -> tuple[Bool, Bool]:
     """Select what is inside `Optimizer.step`: pieces of CPU time bool[p], and the work launched there bool[m]."""
-    numbers = [number for number, name in enumerate(rank.trace.names) if name.startswith("Optimizer.step#")]
-    rows = np.flatnonzero(np.isin(rank.trace.name, numbers))
-    return select_inside(rank, rows)
+    is_step = match_names(rank.trace, lambda name: name.startswith("Optimizer.step#"))
+    return select_inside(rank, np.flatnonzero(is_step))
 
 
 def find_launch_region(rank: RankModel) -> Bool:
@@ -205,8 +206,9 @@ def select_fusible(rank: RankModel) -> Bool:
     """
     trace, work = rank.trace, rank.window.work
     op = np.where(work.is_launched, trace.parent[work.launch], -1)
-    is_aten = (op >= 0) & match_names(trace, trace.name[op], lambda name: name.startswith("aten::"))
-    crosses = match_names(trace, trace.name[work.event], lambda name: name.startswith("Memcpy") and "DtoD" not in name)
+    is_aten = (op >= 0) & match_names(trace, lambda name: name.startswith("aten::"), trace.name[op])
+    is_within = match_names(trace, is_within_device, trace.name[work.event])
+    crosses = (trace.kind[work.event] == Kind.COPY) & ~is_within
     sorts = np.isin(rank.work_class, (KernelClass.SORT, KernelClass.MEMORY))
     only_sorts = ~np.isin(op, op[~sorts]) & np.isin(op, op[rank.work_class == KernelClass.SORT])
     stays = np.isin(rank.work_class, EXTERN) | ~is_aten | only_sorts | crosses
@@ -343,9 +345,9 @@ def _select(rank: RankModel, scenario: Scenario) -> tuple[Bool, Bool]:
         work = rank.work_class == next(each for each in KernelClass if each.label == subject)
     elif kind is ScenarioKind.KERNEL:
         names = rank.trace.name[rank.window.work.event]
-        work = match_names(rank.trace, names, lambda name: name == subject)
+        work = match_names(rank.trace, lambda name: name == subject, names)
         if not work.any():
-            work = match_names(rank.trace, names, lambda name: subject in name)
+            work = match_names(rank.trace, lambda name: subject in name, names)
     elif kind is ScenarioKind.COPIES:
         work = np.isin(event_kind, (Kind.COPY, Kind.MEMSET))
     elif kind is ScenarioKind.COLLECTIVES:
@@ -360,8 +362,7 @@ def _select(rank: RankModel, scenario: Scenario) -> tuple[Bool, Bool]:
         pieces, work = ~is_wait, ~work
     elif kind is ScenarioKind.OP:
         trace, window = rank.trace, rank.window
-        numbers = [number for number, name in enumerate(trace.names) if name == subject]
-        ops = np.flatnonzero(np.isin(trace.name, numbers) & (trace.kind != Kind.KERNEL))
+        ops = np.flatnonzero(match_names(trace, lambda name: name == subject) & (trace.kind != Kind.KERNEL))
         ops = ops[(trace.start[ops] >= window.start) & (trace.start[ops] < window.end)]
         pieces, work = select_inside(rank, ops)
     elif kind is ScenarioKind.EVENT:

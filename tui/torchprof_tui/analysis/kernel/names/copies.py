@@ -8,8 +8,41 @@ from torchprof_tui.trace.core.late_regex import compile_later
 
 _MEMCPY = compile_later(r"Memcpy (?P<way>[HDP]to[HDP])(?: \((?P<source>[\w ]+?) -> (?P<target>[\w ]+?)\))?")
 _ROCM_COPY = compile_later(r"Copy(?P<source>Host|Device)To(?P<target>Host|Device)")
+_TO_DEVICE = compile_later(r"HtoD|Host ?(->|To) ?Device")
+_TO_HOST = compile_later(r"DtoH|Device ?(->|To) ?Host")
+_WITHIN_DEVICE = compile_later(r"(?!.*PtoP).*(DtoD|D2D|Device ?(->|To) ?Device)")
 _COPY_ENDS = {"H": "host", "D": "device", "P": "peer device"}
 _COPY_END_LETTERS = {"host": "H", "device": "D"}
+
+
+def is_to_device(name: str) -> bool:
+    """Return whether a copy goes from the host to a device, by its name."""
+    return _TO_DEVICE.search(name) is not None
+
+
+def is_to_host(name: str) -> bool:
+    """Return whether a copy goes from a device to the host, by its name."""
+    return _TO_HOST.search(name) is not None
+
+
+def is_host_copy(name: str) -> bool:
+    """Return whether a copy goes to the host or comes from there, by its name."""
+    return is_to_device(name) or is_to_host(name)
+
+
+def is_within_device(name: str) -> bool:
+    """Return whether a copy goes from a device to itself, by its name."""
+    return _WITHIN_DEVICE.match(name) is not None
+
+
+def is_pageable(name: str) -> bool:
+    """Return whether a copy's name says that its host memory is pageable. ROCm's names do not say."""
+    return "Pageable" in name
+
+
+def is_pinned(name: str) -> bool:
+    """Return whether a copy's name says that its host memory is pinned. ROCm's names do not say."""
+    return "Pinned" in name
 
 
 def decode_copy(name: str, parsed: QualifiedName) -> KernelName | None:

@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from torchprof_tui.analysis.kernel.names.copies import is_pinned
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
@@ -81,7 +82,7 @@ class HostActivities:
         copies = work.select((work.kind == Kind.COPY) & (work.launch >= 0))
         calls = self.tables.event_table(copies.launch.astype(np.int64))
         has_waited = (calls.end >= copies.events.end) & (calls.start <= copies.events.start)
-        pinned = [name for name in sorted_unique(copies.events.name).tolist() if "Pinned" in names[name]]
+        pinned = [name for name in sorted_unique(copies.events.name).tolist() if is_pinned(names[name])]
         asynchronous = [name for name in sorted_unique(calls.name).tolist() if "Async" in names[name]]
         has_waited &= ~(is_in(copies.events.name, pinned) & is_in(calls.name, asynchronous))
         return self.tables.event_table(sorted_unique(calls.row[has_waited]))

@@ -13,6 +13,7 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import COMMUNICATION_REGEX, DATA_LOADER_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
 from torchprof_tui.trace.core.arrays import I64, Bool, find_largest, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration, format_part
@@ -318,8 +319,8 @@ def _build_owner(
 def _is_in_model(view: ScopeView, main: MainThread, host: Intervals, events: I64) -> bool:
     """Return whether most of the host code in these events lies in a model's forward or backward pass."""
     trace = view.trace
-    names = np.array([_MODEL_REGEX.match(name) is not None for name in trace.names], dtype=np.bool_)
-    is_model = names[trace.name[main.first : main.last]] & (trace.kind[main.first : main.last] == Kind.PYTHON)
+    lane = slice(main.first, main.last)
+    is_model = match_names(trace, _MODEL_REGEX.match)[lane] & (trace.kind[lane] == Kind.PYTHON)
     model = main.first + np.flatnonzero(is_model)
     start, owned = np.asarray(trace.start[model]), np.asarray(trace.start[events])
     of_owner = host & union(owned, owned + trace.duration[events])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import nearest_ancestor
+from torchprof_tui.analysis.kernel.names.copies import is_within_device
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, StepTable
@@ -27,6 +26,7 @@ from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CPU
 from torchprof_tui.analysis.patterns.rules.remedy_choice import HIDDEN_COPY_REMEDIES
 from torchprof_tui.analysis.patterns.rules.serving import find_comparable_steps
 from torchprof_tui.analysis.patterns.rules.warmup import lacks_setup_work
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
 from torchprof_tui.analysis.words.dictionary import explain
 from torchprof_tui.trace.core.arrays import F64, I64, Bool, find_median, is_in, sorted_unique
@@ -121,7 +121,6 @@ def find_dead_windows(tables: TraceTables) -> tuple[EventTable, F64, I64] | None
 
 
 OCCUPANCY_QUERY_REGEX = r"(cuda|cu|hip)(Module)?Occupancy"
-DEVICE_COPY_REGEX = r"Memcpy (DtoD|D2D)|CopyDeviceToDevice|.*Device ?-> ?Device"
 EXPLICIT_COPY_OPS = ("aten::copy_", "aten::clone", "aten::to", "aten::_foreach_copy_")
 """Ops by which a program copies explicitly."""
 
@@ -389,7 +388,7 @@ def hidden_copy(view: ScopeView) -> Answer:
         return Answer.cannot_tell("device-to-device copies ran, but the ops that launched them are unknown")
     copies, copying_op = copies[has_op], copying_op[has_op]
     names = view.trace.name[copying_op]
-    is_hidden = np.array([name not in EXPLICIT_COPY_OPS for name in view.trace.names], np.bool_)[names]
+    is_hidden = ~match_names(view.trace, EXPLICIT_COPY_OPS.__contains__, names)
     hidden, names = copies[is_hidden], names[is_hidden]
     if not len(hidden):
         return Answer.absent("the program itself requested all device-to-device copies")
@@ -413,8 +412,5 @@ def hidden_copy(view: ScopeView) -> Answer:
 def device_copy_mask(view: ScopeView) -> Bool:
     """Return which work is a copy within one device's memory: bool[work]."""
     work = view.work
-    is_copy = work.kind == Kind.COPY
-    is_within = re.compile(DEVICE_COPY_REGEX).match
-    device_copies = view.tables.filter_by_name(work.events.select(is_copy), lambda name: is_within(name) is not None)
-    mask: Bool = is_copy & is_in(work.events.row, device_copies.row)
+    mask: Bool = (work.kind == Kind.COPY) & match_names(view.trace, is_within_device, work.events.name)
     return mask

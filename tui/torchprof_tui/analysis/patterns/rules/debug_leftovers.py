@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchprof_tui.analysis.kernel.names.copies import is_to_host
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.avoidable_work import NODE_REGEX, answer_fault, pair_neighbours
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
@@ -15,6 +16,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.backward_pass import LEAF_REGEX, find_backward_nodes
 from torchprof_tui.analysis.patterns.rules.cpu_lane import find_trailing_sync
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, Bool, is_in, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
@@ -48,8 +50,7 @@ def find_outer_ops(tables: TraceTables) -> OuterOps:
     is_other = (lane[1:] != lane[:-1]) | (step[1:] != step[:-1]) | (node[1:] != node[:-1])
     part = np.concatenate([[0], np.cumsum(is_other)])[: len(ops)].astype(np.int64)
     work = tables.work
-    is_back = np.array(["DtoH" in name or "DeviceToHost" in name for name in tables.trace.names] or [False])
-    chosen = (work.kind == Kind.COPY) & is_back[work.events.name]
+    chosen = (work.kind == Kind.COPY) & match_names(trace, is_to_host, work.events.name)
     outer = tables.launching_ops[1][chosen]
     outer = outer[outer >= 0]
     reading = sorted_unique(outer[tables.match_rows(outer, _READ_REGEX)]).astype(np.int64)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import nearest_ancestor
+from torchprof_tui.analysis.kernel.names.copies import is_host_copy, is_pageable, is_pinned, is_to_host
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine import undecidable_reasons as reasons
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, transfer_sizes
@@ -28,9 +27,6 @@ from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, find_median, is_in, number_distinct, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
-
-PAGEABLE_COPY_REGEX = r"(Memcpy (HtoD|DtoH)|CopyHostToDevice|CopyDeviceToHost).*Pageable"
-PINNED_COPY_REGEX = r"(Memcpy (HtoD|DtoH)).*Pinned"
 
 
 @register_pattern(
@@ -85,13 +81,13 @@ def sync_in_step(view: ScopeView) -> Answer:
 def pageable_copy(view: ScopeView) -> Answer:
     tables = view.tables
     all_copies = tables.work.events.select(tables.work.kind == Kind.COPY)
-    pageable = tables.filter_by_name(all_copies, lambda name: re.match(PAGEABLE_COPY_REGEX, name) is not None)
+    host_copies = tables.filter_by_name(all_copies, is_host_copy)
+    pageable = tables.filter_by_name(host_copies, is_pageable)
     pageable_size = transfer_sizes(view.trace, pageable.row)
     large_copies = pageable.select((pageable_size < 0) | (pageable_size > thresholds.PAGEABLE_MIN.value))
     copies = view.select_in_scope(large_copies)
     if not len(copies):
-        host_copies = tables.filter_by_name(all_copies, lambda name: "HtoD" in name or "DtoH" in name or "Host" in name)
-        labelled = tables.filter_by_name(host_copies, lambda name: "Pageable" in name or "Pinned" in name)
+        labelled = tables.filter_by_name(host_copies, lambda name: is_pageable(name) or is_pinned(name))
         if len(view.select_in_scope(host_copies)) and not len(labelled):
             return Answer.cannot_tell("the copies in this trace do not record whether memory is pinned")
         return Answer.absent()
@@ -103,7 +99,7 @@ def pageable_copy(view: ScopeView) -> Answer:
     own = syncs.select(is_in(view.trace.parent[syncs.row], ops[ops >= 0]))
     blocking = view.clip(tables.event_table(calls).intervals | own.intervals)
     bandwidth = _compute_bandwidth(transfer_sizes(view.trace, copies.row), copies)
-    pinned = tables.filter_by_name(all_copies, lambda name: re.match(PINNED_COPY_REGEX, name) is not None)
+    pinned = tables.filter_by_name(host_copies, is_pinned)
     pinned_size = transfer_sizes(view.trace, pinned.row)
     pinned_bandwidth = _compute_bandwidth(pinned_size, pinned.select(pinned_size > thresholds.PAGEABLE_MIN.value))
     bandwidth_text = f" at {bandwidth:.1f} GB/s" if bandwidth else ""
@@ -303,7 +299,7 @@ def find_waits(view: ScopeView) -> EventTable:
     """Find calls that wait for the GPU on threads that launch: syncs and blocking device-to-host copies."""
     tables, work = view.tables, view.tables.work
     copies = work.events.select((work.kind == Kind.COPY) & (work.launch >= 0))
-    blocking = tables.filter_by_name(copies, lambda name: "DtoH" in name and "Pageable" in name)
+    blocking = tables.filter_by_name(copies, lambda name: is_to_host(name) and is_pageable(name))
     calls = sorted_unique(view.trace.links.launch_of[blocking.row]).astype(np.int64)
     syncs = tables.select_on_launch_lanes(view.gap_finder.sync_calls)
     if len(syncs) and len(calls):

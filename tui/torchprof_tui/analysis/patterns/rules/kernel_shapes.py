@@ -14,6 +14,7 @@ from torchprof_tui.analysis.patterns.engine.event_tables import launch_shapes
 from torchprof_tui.analysis.patterns.engine.op_text import read_inputs
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, register_fault
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.throughput.op_inputs import OpInputs
 from torchprof_tui.trace.core.arrays import I64, Bool, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
@@ -129,11 +130,9 @@ _COPY_REGEX = r"aten::(copy_|clone|contiguous|_to_copy)$"
 )
 def strided_reads(view: ScopeView) -> Answer:
     work = view.work
-    names = [
-        number for number, name in enumerate(view.trace.names)
-        if "elementwise_kernel<" in name and "vectorized" not in name
-    ]  # fmt: skip
-    candidates = is_in(work.events.name, names) & (work.events.duration >= thresholds.LONG_KERNEL.value)
+    candidates = match_names(
+        view.trace, lambda name: "elementwise_kernel<" in name and "vectorized" not in name, work.events.name
+    ) & (work.events.duration >= thresholds.LONG_KERNEL.value)
     candidates &= ~view.tables.match_rows(np.maximum(view.inner_op, 0), _COPY_REGEX)
     if not candidates.any():
         return Answer.absent()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 
+from torchprof_tui.analysis.kernel.names.copies import is_to_device, is_to_host
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.avoidable_work import NODE_REGEX, answer_fault, pair_neighbours
 from torchprof_tui.analysis.patterns.engine.event_tables import transfer_sizes
@@ -16,6 +18,7 @@ from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.backward_pass import find_backward_nodes
 from torchprof_tui.analysis.patterns.rules.debug_leftovers import MODEL_OP_REGEX, OuterOps, find_outer_ops
 from torchprof_tui.analysis.patterns.rules.decode_tokens import read_tensor_shapes
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.core.arrays import I64, Bool, is_in, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -159,7 +162,7 @@ _COPY_REGEX = r"aten::(to|_to_copy|copy_)$"
 )
 def offloaded_activations(view: ScopeView) -> Answer:
     tables, trace = view.tables, view.trace
-    out, back = (_find_copies(tables, word) for word in ("DtoH", "HtoD"))
+    out, back = (_find_copies(tables, matches) for matches in (is_to_host, is_to_device))
     least = thresholds.OFFLOADS_PER_STEP.value * max(len(tables.steps), 1)
     if min(len(out[0]), len(back[0])) < least:
         return Answer.absent()
@@ -181,11 +184,10 @@ def offloaded_activations(view: ScopeView) -> Answer:
     return answer_fault(view, rows, seen, kept=rows)  # what the hooks around them cost is not known
 
 
-def _find_copies(tables: TraceTables, word: str) -> tuple[I64, I64]:
-    """Find the copies with this direction in their name: (rows of the work, of the calls), int64[k] each."""
+def _find_copies(tables: TraceTables, matches: Callable[[str], bool]) -> tuple[I64, I64]:
+    """Find the copies of one direction, by name: (rows of the work, of the calls), int64[k] each."""
     work = tables.work
-    named = np.array([word in name for name in tables.trace.names] or [False], dtype=np.bool_)
-    chosen = (work.kind == Kind.COPY) & (work.launch >= 0) & named[work.events.name]
+    chosen = (work.kind == Kind.COPY) & (work.launch >= 0) & match_names(tables.trace, matches, work.events.name)
     return work.events.row[chosen].astype(np.int64), work.launch[chosen].astype(np.int64)
 
 

@@ -21,6 +21,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, regis
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import F64, I64, Bool, find_median, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
@@ -139,7 +140,7 @@ def find_op_loops(tables: TraceTables) -> OpLoops:
     (`input-starved`). Collectives belong to none, ops of layers only to runs of many rounds.
     """
     trace, is_operator = tables.trace, np.asarray(tables.trace.kind) == Kind.OP
-    is_operator &= np.array(["::" in name for name in trace.names] or [False], dtype=np.bool_)[trace.name]
+    is_operator &= match_names(trace, lambda name: "::" in name)
     ops = tables.launching_thread_ops
     ops = ops.select(is_operator[ops.row] & (tables.innermost_ancestor(ops.row, is_operator) < 0))
     owners = np.concatenate([tables.match_names(regex).row for regex in (OPTIMIZER_STEP_REGEX, DATA_LOADER_REGEX)])

@@ -11,6 +11,7 @@ import re
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import nearest_ancestor
+from torchprof_tui.analysis.kernel.names.copies import is_to_host
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.idle_causes import DeviceTimeShares, IdleCause
@@ -21,6 +22,7 @@ from torchprof_tui.analysis.patterns.rules.host_code import measure_cpu_work
 from torchprof_tui.analysis.patterns.rules.op_loop import find_experts
 from torchprof_tui.analysis.patterns.rules.optimizer import FUSED_OPTIMIZERS, choose_optimizer_remedy
 from torchprof_tui.analysis.patterns.rules.serving import find_token_loop
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.core.arrays import sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -29,7 +31,6 @@ _MASK_OP_REGEX = r"aten::(nonzero(_numpy)?|where|index|index_put_|masked_select)
 _COPY_OPS = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu")
 _UNSCALE_REGEX = r"aten::_amp_foreach_non_finite_check_and_unscale_$"
 _RECURRENCE_REGEX = r"aten::(lstm|gru|rnn_tanh|rnn_relu|_cudnn_rnn|miopen_rnn)"
-_TO_HOST = re.compile(r"DtoH|Device ?(->|To) ?Host")
 
 _DECODE = Remedy(
     "replay the decode step as a CUDA graph, with a static KV cache",
@@ -95,8 +96,8 @@ def choose_blocking_copy_remedy(view: ScopeView, waits: EventTable) -> Remedy:
     order = np.argsort(start, kind="stable")
     # The copy launched last before a wait ended is the one that it waits for.
     index = start[order].searchsorted(waits.end, side="right") - 1
-    names = [view.tables.name(int(row)) for row in copies.events.row[order[index[index >= 0]]]]
-    if 2 * sum(_TO_HOST.search(name) is not None for name in names) > len(names):
+    names = copies.events.name[order[index[index >= 0]]]
+    if 2 * match_names(view.trace, is_to_host, names).sum() > len(names):
         return Remedy(
             "copy into a pinned buffer without blocking, and wait only where the value is needed",
             "buffer.copy_(x, non_blocking=True)  # buffer = torch.empty_like(x, device='cpu', pin_memory=True)",
@@ -145,9 +146,8 @@ def _choose_explicit_remedy(view: ScopeView, waits: EventTable, main_call: str) 
 
 def choose_copy_remedy(view: ScopeView, copies: EventTable) -> Remedy | None:
     """Choose by the direction that takes more time, and by who makes the batches."""
-    practices, names = view.tables.practices, [view.tables.name(int(row)) for row in copies.row]
-    is_to_host = np.array([_TO_HOST.search(name) is not None for name in names], dtype=np.bool_)
-    if int(copies.duration[is_to_host].sum()) * 2 > int(copies.duration.sum()):
+    practices, to_host = view.tables.practices, view.tables.filter_by_name(copies, is_to_host)
+    if int(to_host.duration.sum()) * 2 > int(copies.duration.sum()):
         return Remedy(
             "copy into a pinned buffer without blocking, and read it later",
             "buffer.copy_(x, non_blocking=True)  # buffer = torch.empty_like(x, device='cpu', pin_memory=True)",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchprof_tui.analysis.kernel.names.copies import is_to_device
 from torchprof_tui.analysis.memory.findings.memory_finding import format_size
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.avoidable_work import add_backward_nodes, answer_fault
@@ -14,6 +15,7 @@ from torchprof_tui.analysis.patterns.engine.op_text import read_inputs, write_op
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_fault
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, find_median, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
@@ -55,9 +57,8 @@ def repeated_mask(view: ScopeView) -> Answer:
 )
 def equal_copies(view: ScopeView) -> Answer:
     tables, work = view.tables, view.work
-    is_upload = (work.kind == Kind.COPY) & (work.launch >= 0)
-    names = [number for number, name in enumerate(view.trace.names) if "HtoD" in name or "Host -> Device" in name]
-    uploads = np.flatnonzero(is_upload & is_in(work.events.name, names))
+    is_upload = (work.kind == Kind.COPY) & (work.launch >= 0) & match_names(view.trace, is_to_device, work.events.name)
+    uploads = np.flatnonzero(is_upload)
     uploads = uploads[view.outer_op[uploads] >= 0]
     sizes = transfer_sizes(view.trace, work.events.row[uploads])
     if not len(uploads):

@@ -26,6 +26,9 @@ from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, unite
 from torchprof_tui.trace.core.arrays import find_median, is_in
 from torchprof_tui.trace.core.time_format import format_duration
 
+Path = list[dict[int, Intervals]]
+"""Times in which a device is idle, copies, or communicates: for each of these, by device."""
+
 MENTIONED_CUT = 0.05
 """Share of the steps from which the time that is left out of them is mentioned: less does not show in three digits."""
 
@@ -128,35 +131,51 @@ def measure_costs(
     others explain of it: first those that the verdict has `named`, so that one wait is one finding; then the narrowest.
     Before all, the pattern `first` gets its own.
     """
-    fired = {finding.id: finding for finding in findings if finding.is_problem}
+    fired = [finding for finding in findings if finding.is_problem]
     whole_scope = WHOLE_SCOPE_IDS | (_CAUSES.keys() if len(view.tables.work) else set())
-    general = [finding for finding in fired.values() if finding.id in whole_scope]
-    claims = Claims(view, [finding for finding in fired.values() if finding not in general], first)
-    before, found = _list_path(view), dict[str, int]()
-    path = [dict(part) for part in before]
-    parts = [inside for number, part in enumerate(path) for inside in claims.take(part, of_gpu=number > 0)]
-    if len(view.tables.work):
-        parts += [inside for part in claims.divide_work(divide_compute(view)) for inside in part.parts]
-    for claimed in parts:
-        found[claimed.id] = found.get(claimed.id, 0) + claimed.time
-    devices = max(len(before[0]), 1)
-    costs = {name: min(time // devices, fired[name].answer.at_stake) for name, time in found.items()}
+    path = _list_path(view)
+    rest = [dict(part) for part in path]
+    devices = max(len(path[0]), 1)
+    costs = _claim_own(view, [finding for finding in fired if finding.id not in whole_scope], first, rest, devices)
+    general = [finding for finding in fired if finding.id in whole_scope]
     spans = {finding.id: find_spans(view, finding).host for finding in general}
     order = {name: number for number, name in enumerate(named)}
     general.sort(key=lambda each: (order.get(each.id, 2), each.id in GENERAL_PATTERN_IDS, spans[each.id].total))
     for finding in general:
-        own = spans[finding.id]
-        whole, left = ([(part[device] & own) for part in each for device in part] for each in (before, path))
-        explained = sum(times.total for times in whole) - sum(times.total for times in left)
-        rest = finding.answer.at_stake * devices - explained
-        for part in path:
-            for device, times in part.items():
-                taken = _take_first(times & own, rest)
-                part[device], rest = times - taken, rest - taken.total
-        costs[finding.id] = (
-            sum(times.total for times in left) - sum((times & own).total for part in path for times in part.values())
-        ) // devices
+        at_stake = finding.answer.at_stake * devices
+        costs[finding.id] = _claim_general(spans[finding.id], at_stake, path, rest) // devices
     return costs
+
+
+def _claim_own(view: ScopeView, findings: list[Finding], first: str, rest: Path, devices: int) -> dict[str, int]:
+    """Give findings what their own evidence takes, and take it out of the rest of the path: ns by id."""
+    claims, found = Claims(view, findings, first), dict[str, int]()
+    parts = [inside for number, part in enumerate(rest) for inside in claims.take(part, of_gpu=number > 0)]
+    if len(view.tables.work):
+        parts += [inside for part in claims.divide_work(divide_compute(view)) for inside in part.parts]
+    for claimed in parts:
+        found[claimed.id] = found.get(claimed.id, 0) + claimed.time
+    at_stake = {finding.id: finding.answer.at_stake for finding in findings}
+    return {name: min(time // devices, at_stake[name]) for name, time in found.items()}
+
+
+def _claim_general(own: Intervals, at_stake: int, path: Path, rest: Path) -> int:
+    """Give a finding of a whole scope what is left of its time, and take it out of the rest of the path: ns.
+
+    `at_stake`: ns of all devices, of which what others explain is no longer its own.
+    """
+    left = _measure_within(rest, own)
+    limit = at_stake - (_measure_within(path, own) - left)
+    for part in rest:
+        for device, times in part.items():
+            taken = _take_first(times & own, limit)
+            part[device], limit = times - taken, limit - taken.total
+    return left - _measure_within(rest, own)
+
+
+def _measure_within(path: Path, times: Intervals) -> int:
+    """Measure the ns of a path that lie in these times."""
+    return sum((each & times).total for part in path for each in part.values())
 
 
 def _take_first(times: Intervals, length: int) -> Intervals:
@@ -168,7 +187,7 @@ def _take_first(times: Intervals, length: int) -> Intervals:
     return Intervals(starts, np.minimum(ends, starts + (length - before[kept])))
 
 
-def _list_path(view: ScopeView) -> list[dict[int, Intervals]]:
+def _list_path(view: ScopeView) -> Path:
     """List the time of each device in which it is idle, copies, or communicates; without a GPU the main thread's.
 
     Idle time of which nothing is known, and the profiler's, is left out.

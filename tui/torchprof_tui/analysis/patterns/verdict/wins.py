@@ -17,7 +17,7 @@ from torchprof_tui.analysis.patterns.engine.checker import severity_sort_key
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.verdict.costs import CostBase
 from torchprof_tui.analysis.patterns.verdict.forecast_errors import read_forecast_errors
-from torchprof_tui.analysis.what_if.forecast import Forecaster
+from torchprof_tui.analysis.what_if.forecast import Forecast, Forecaster
 from torchprof_tui.analysis.what_if.scenario import Scenario, ScenarioError, ScenarioKind, parse_scenario
 from torchprof_tui.analysis.what_if.step_model import build_step_model
 from torchprof_tui.trace.core.arrays import I64, is_in, sorted_unique
@@ -101,13 +101,7 @@ def predict_wins(trace: Trace, findings: Sequence[Finding], base: CostBase) -> W
     A fix saves at most what the finding costs. No forecast is made by patterns whose forecasts were no better than none
     in programs that were measured.
     """
-    costs = {finding.id: finding.share for finding in findings}
-    withdrawn = {name for name, error in read_forecast_errors().items() if error.is_withdrawn}
-    significant = [finding for finding in findings if finding.is_significant and finding.id not in withdrawn]
-    found = {finding.id: find_remedy(trace, finding) for finding in significant}
-    scenarios = {name: remedy for name, remedy in found.items() if remedy is not None}
-    if trace.merged_ranks is None:
-        scenarios.pop("exposed-comm", None)  # what the other ranks would do meanwhile is not recorded
+    scenarios = _find_scenarios(trace, findings)
     if not scenarios or (trace.steps and not base.steps):
         return Wins()
     try:
@@ -118,15 +112,34 @@ def predict_wins(trace: Trace, findings: Sequence[Finding], base: CostBase) -> W
         forecasters = [Forecaster(build_step_model(trace, number)) for number in numbers]
     except WindowError:
         return Wins()
-    works = [rank.window.work for forecaster in forecasters for rank in forecaster.model.ranks]
-    if any(map(len, works)) and not any(work.is_launched.any() for work in works):
-        return Wins(problem="no GPU work has a recorded launch, so that a replay does not know what waits for what")
     unchanged = [forecaster.predict([]) for forecaster in forecasters]
-    if not all(each.is_trusted for each in unchanged):
-        error = max(abs(each.replay_error) for each in unchanged) * 100
-        return Wins(problem=f"the replay of a step is off by {error:.0f} %: critical-path says what is missing")
+    problem = _find_problem(forecasters, unchanged)
+    if problem:
+        return Wins(problem=problem)
+    costs = {finding.id: finding.share for finding in findings}
     shares = {name: min(share, costs[name]) for name, share in _replay_all(forecasters, scenarios)}
     return Wins(shares, tuple(each.step for each in unchanged if each.step))
+
+
+def _find_scenarios(trace: Trace, findings: Sequence[Finding]) -> dict[str, Scenario]:
+    """Find what is to be replayed for the significant problems, by pattern id."""
+    withdrawn = {name for name, error in read_forecast_errors().items() if error.is_withdrawn}
+    if trace.merged_ranks is None:
+        withdrawn.add("exposed-comm")  # what the other ranks would do meanwhile is not recorded
+    significant = [finding for finding in findings if finding.is_significant and finding.id not in withdrawn]
+    found = {finding.id: find_remedy(trace, finding) for finding in significant}
+    return {name: remedy for name, remedy in found.items() if remedy is not None}
+
+
+def _find_problem(forecasters: Sequence[Forecaster], unchanged: Sequence[Forecast]) -> str:
+    """Say why the replay of these steps forecasts nothing; empty where it can be trusted."""
+    works = [rank.window.work for forecaster in forecasters for rank in forecaster.model.ranks]
+    if any(map(len, works)) and not any(work.is_launched.any() for work in works):
+        return "no GPU work has a recorded launch, so that a replay does not know what waits for what"
+    if all(each.is_trusted for each in unchanged):
+        return ""
+    error = max(abs(each.replay_error) for each in unchanged) * 100
+    return f"the replay of a step is off by {error:.0f} %: critical-path says what is missing"
 
 
 def _choose_steps(trace: Trace, base: CostBase) -> list[int | None]:
