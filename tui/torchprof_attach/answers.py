@@ -76,8 +76,7 @@ class Attach(Answer, frozen=True, kw_only=True, tag="torchprof-tui/attach/1"):
     unreachable: Annotated[list[UnreachableHost], about("hosts that were left out; [] for none")]
 
 
-ANSWERS = (Attach,)
-"""What `--json` prints."""
+ANSWERS = (Attach,)  # what `--json` prints
 
 
 def build_attach(

@@ -31,8 +31,7 @@ PROBE_STEPS = 3
 TOGETHER_SECONDS = 12.0
 """Time of the iterations between two multiples: more than twice the time in which all ranks ask (5 s)."""
 
-POLL_SECONDS = 5.0
-"""How often a profiler asks."""
+POLL_SECONDS = 5.0  # how often a profiler asks
 
 MAX_TRIES = 3
 LIST_SECONDS = 10.0

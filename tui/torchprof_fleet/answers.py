@@ -136,11 +136,8 @@ class Fleet(Answer, frozen=True, kw_only=True, tag="torchprof-tui/fleet/2"):
     failed: Annotated[list[FailedSource], about("what could not be used; [] for none")]
 
 
-ANSWERS = (Fleet,)
-"""What `--json` prints."""
-
-DIGITS = 6
-"""Digits of shares and factors after the point."""
+ANSWERS = (Fleet,)  # what `--json` prints
+DIGITS = 6  # digits of shares and factors after the point
 
 
 def build_fleet(report: FleetReport, limit: int, kept: int = 0) -> Fleet:

@@ -86,8 +86,7 @@ class Hang(Answer, frozen=True, kw_only=True, tag="torchprof-tui/hang/1"):
     failed: Annotated[list[HangFile], about("files that were not used; [] for none")]
 
 
-ANSWERS = (Hang,)
-"""What `--json` prints."""
+ANSWERS = (Hang,)  # what `--json` prints
 
 
 def build_hang(evidence: Evidence, limit: int, before: str = "") -> Hang:

@@ -25,11 +25,8 @@ from torchprof_tui.trace.core.problems import excerpt
 
 ROWS_PER_FETCH = 10_000
 
-MAX_STRINGS = 20_000_000
-"""Entries of StringIds; one per distinct name, and per NVTX text."""
-
-MAX_STRING_CHARACTERS = 1 << 30
-"""Characters of all texts that are kept."""
+MAX_STRINGS = 20_000_000  # entries of StringIds; one per distinct name, and per NVTX text
+MAX_STRING_CHARACTERS = 1 << 30  # characters of all texts that are kept
 
 MIN_ROW_BYTES = 4
 """The shortest row that SQLite stores. A table cannot have more rows than the file has room for, unless its pages refer
@@ -38,14 +35,12 @@ to each other again and again."""
 _MAX_TEXT_SHARE = 2
 """Bytes of text that are read of one table, at most, by bytes of the file: UTF-8 takes up to 1.5 times UTF-16."""
 
-_STEPS_PER_CHECK = 100_000
-"""Steps of SQLite's machine after which the time is looked at: some ms."""
+_STEPS_PER_CHECK = 100_000  # steps of SQLite's machine after which the time is looked at: some ms
 
 _MIN_SECONDS, _SECONDS_PER_BYTE = 10.0, 1e-6
 """CPU time in SQLite for one table, at most. Real tables take a hundredth of a second per MB."""
 
-MAX_TEXT = 16_384
-"""Characters of a name that are kept: the longest names of kernels have some thousands."""
+MAX_TEXT = 16_384  # characters of a name that are kept: the longest names of kernels have some thousands
 
 _SIGNS = ("StringIds", "META_DATA_EXPORT", "TARGET_INFO_SYSTEM_ENV", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS")
 """Tables of which every export has some, and other databases none."""

@@ -311,14 +311,12 @@ def _integer(value: Any) -> int:
     return value
 
 
-HEADER_KEY = "nsightSystems"
-"""Key of the text that says what it was made from."""
+HEADER_KEY = "nsightSystems"  # key of the text that says what it was made from
 
 _UNREAD_TABLES = ("OSRT_API", "CUDNN_EVENTS", "CUBLAS_EVENTS", "GPU_METRICS", "SCHED_EVENTS", "COMPOSITE_EVENTS")
 """Tables with events that are not shown, counted where they have rows."""
 
-_GPU_TABLES = ("TARGET_INFO_GPU", "TARGET_INFO_CUDA_GPU")
-"""The properties of devices; the second is of 2021."""
+_GPU_TABLES = ("TARGET_INFO_GPU", "TARGET_INFO_CUDA_GPU")  # the properties of devices; the second is of 2021
 
 _DEVICE_KEYS = {
     "totalMemory": "totalGlobalMem",

@@ -51,8 +51,7 @@ class Tried(Answer, frozen=True, kw_only=True, tag="torchprof-tui/try/1"):
     remedies: Annotated[list[TrialRemedy], about("the best first")]
 
 
-ANSWERS = (Tried,)
-"""What `--json` prints."""
+ANSWERS = (Tried,)  # what `--json` prints
 
 
 def build_tried(trials: Trials) -> Tried:

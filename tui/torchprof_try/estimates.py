@@ -16,14 +16,12 @@ from statistics import NormalDist
 import numpy as np
 
 LEVEL = 0.95
-LEAST_BASELINES = 3
-"""Processes of the program as it is, before anything is said of a difference."""
+LEAST_BASELINES = 3  # processes of the program as it is, before anything is said of a difference
 
 ROUNDING, EXACT = 0.02, 1e-5
 """Largest relative difference of losses that is called rounding: of a remedy that changes numbers, and of another."""
 
-Runs = Sequence[Sequence[float]]
-"""Step times in seconds: of each process, of each block of steps."""
+Runs = Sequence[Sequence[float]]  # step times in seconds: of each process, of each block of steps
 
 
 @dataclass(frozen=True, slots=True)

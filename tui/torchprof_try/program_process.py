@@ -18,8 +18,7 @@ from pathlib import Path
 from torchprof_tui.runs.recording_request import HARNESS, RecordingRequest, RequestError, find_default_python
 from torchprof_tui.trace.core.errors import TraceError
 
-GRACE_SECONDS = 5.0
-"""After the report of the first rank is there, until the other ranks are ended."""
+GRACE_SECONDS = 5.0  # after the report of the first rank is there, until the other ranks are ended
 
 POLL_SECONDS = 0.05
 LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch")

@@ -49,8 +49,7 @@ def _compile(mode: str, patterns: tuple[str, ...]) -> Remedy:
     )
 
 
-WORKERS = max(1, min(4, len(os.sched_getaffinity(0)) - 1))
-"""Of a DataLoader: as many as the recorder sets."""
+WORKERS = max(1, min(4, len(os.sched_getaffinity(0)) - 1))  # of a DataLoader: as many as the recorder sets
 
 REMEDIES = (
     Remedy(

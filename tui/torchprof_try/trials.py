@@ -31,8 +31,7 @@ from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
 BASELINE = "baseline"
-BETWEEN = 2
-"""Remedies from one run of the baseline to the next."""
+BETWEEN = 2  # remedies from one run of the baseline to the next
 
 SPEC_VARIABLE = "TORCHPROF_TRIAL"
 """Environment variable of the recorder: the spec of a trial that is recorded."""

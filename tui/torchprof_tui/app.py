@@ -65,8 +65,7 @@ if TYPE_CHECKING:
     from torchprof_tui.ui.record.recording_screen import RecordingScreen
     from torchprof_tui.ui.start.start_screen import StartScreen
 
-POLL_SECONDS = 0.1
-"""Seconds between looks whether the user is back at the lanes."""
+POLL_SECONDS = 0.1  # seconds between looks whether the user is back at the lanes
 
 SETTLE_SECONDS = 0.1
 """Seconds after which a screen is painted without the prompt or the palette that asked for its picture."""

@@ -22,8 +22,7 @@ from torchprof_tui.commands.open.main import find_terminal_problem
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 
-FOLDER = "attached"
-"""Below the current folder: where traces go that got no name."""
+FOLDER = "attached"  # below the current folder: where traces go that got no name
 
 NEXT_TIME = (
     "next time, set KINETO_USE_DAEMON=1 at its start — shell: KINETO_USE_DAEMON=1 python train.py; "

@@ -50,11 +50,8 @@ IDLE_SECONDS = 1.0
 ASK_SECONDS = 25.0
 """A profiler asks every 5 s; one that found no daemon waits up to 10 s more between its tries."""
 
-BEHIND_SECONDS = 4.0
-"""Less than the time between two questions of a profiler."""
-
-STALLED_SECONDS = 3.0
-"""A file that has not grown for so long on a full disk will not be completed."""
+BEHIND_SECONDS = 4.0  # less than the time between two questions of a profiler
+STALLED_SECONDS = 3.0  # a file that has not grown for so long on a full disk will not be completed
 
 FETCH_BYTES = 1 << 20
 SAFE_FOLDER = re.compile(r"/[\w./+-]*")

@@ -37,8 +37,7 @@ TIMESTAMP = struct.Struct("@ll")
 CREDENTIALS = struct.Struct("=iII")
 REQUEST = struct.Struct("=iiq")
 CONTEXT = struct.Struct("=iiq")
-ACTIVITIES = 2
-"""Bit of a request's kinds: the profiler is free to record."""
+ACTIVITIES = 2  # Bit of a request's kinds: the profiler is free to record
 
 MAX_MESSAGE_BYTES = 1 << 16
 LATE_SECONDS = 0.03

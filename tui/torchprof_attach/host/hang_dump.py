@@ -34,8 +34,7 @@ ANSWER_SECONDS = 10.0
 TORCH_SECONDS = 30.0
 SETTLE_SECONDS = 0.3
 PY_SPY_SECONDS = 30.0
-PY_SPY_TRIES = 5
-"""Without a pause, reading fails where frames change meanwhile."""
+PY_SPY_TRIES = 5  # without a pause, reading fails where frames change meanwhile
 
 PIPE_VARIABLES = ("TORCH_FR_DEBUG_INFO_PIPE_FILE", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE")
 DUMP_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")

@@ -20,8 +20,7 @@ from torchprof_attach.host.processes import Process
 
 PORTS = {"vllm": 8000, "sglang": 30000}
 DEFAULT_WINDOW_MS = 1000
-HTTP_SECONDS = 600.0
-"""A server may write for minutes before it answers /stop_profile."""
+HTTP_SECONDS = 600.0  # a server may write for minutes before it answers /stop_profile
 
 TRACE_NAMES = (".json", ".json.gz")
 SETTLE_SECONDS = 1.0

@@ -21,14 +21,9 @@ from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
 from torchprof_tui.trace.core.time_format import format_duration
 
-MIN_RUNS = 10
-"""Runs of an op on a rank: fewer have no steady median."""
-
-MIN_RANK_SHARE = 0.9
-"""Share of the ranks that must run an op for a comparison of it."""
-
-MIN_NAMES = 3
-"""Ops or classes to compare: fewer do not describe a machine."""
+MIN_RUNS = 10  # runs of an op on a rank: fewer have no steady median
+MIN_RANK_SHARE = 0.9  # share of the ranks that must run an op for a comparison of it
+MIN_NAMES = 3  # ops or classes to compare: fewer do not describe a machine
 
 
 @dataclass(frozen=True)
@@ -106,26 +101,19 @@ def _select(names: Sequence[str], values: F64, count: F64, total: F64, runs: int
 SLOW_GPU = 1.08
 """Factor from which a GPU is slow: GPUs of one kind differ by some 5 % with temperature and power."""
 
-SLOW_CPU = 1.15
-"""Factor from which a CPU is slow, as for the ranks of one trace (`host_speed`)."""
-
-LATE_SHARE = 0.03
-"""Share of a step by which a rank must be late in most steps."""
-
-STALL_SHARE = 0.1
-"""Share of a step by which a rank must be later than it usually is for a one-off stall."""
+SLOW_CPU = 1.15  # factor from which a CPU is slow, as for the ranks of one trace (`host_speed`)
+LATE_SHARE = 0.03  # share of a step by which a rank must be late in most steps
+STALL_SHARE = 0.1  # share of a step by which a rank must be later than it usually is for a one-off stall
 
 STALL_SHARE_OF_SLOW = 0.3
 """The same for ranks that are slow or late anyway, whose lateness varies with the steps."""
 
-HOST_SHARE = 0.75
-"""Share of a host's ranks that must have a fault for it to be the host's."""
+HOST_SHARE = 0.75  # share of a host's ranks that must have a fault for it to be the host's
 
 OUTLIER_DEVIATIONS = 6.0
 """Robust standard deviations from the median rank: among thousands of ranks chance gives less."""
 
-FEW_RANKS = 16
-"""Below this many, each rank is compared with the others alone."""
+FEW_RANKS = 16  # below this many, each rank is compared with the others alone
 
 MIN_RANKS_FOR_SPEED = 4
 """Of two or three ranks with machines of unequal speed nobody can say which is the odd one."""
@@ -151,26 +139,19 @@ _OWN_CAUSES = (
 
 MIN_STEPS_FOR_STALL = 3
 MIN_STEPS_FOR_GROWTH = 6
-GROWTH = 1.1
-"""Last steps over first ones from which the step time grows."""
-
-MIN_ORDER = 0.9
-"""Rank correlation of step time and step: 1 where each step is longer than the one before."""
-
-UNBALANCED = 1.15
-"""Compute time of the slowest stage, or of the most loaded experts, over the mean."""
+GROWTH = 1.1  # last steps over first ones from which the step time grows
+MIN_ORDER = 0.9  # rank correlation of step time and step: 1 where each step is longer than the one before
+UNBALANCED = 1.15  # compute time of the slowest stage, or of the most loaded experts, over the mean
 
 STAGE_WORDS = frozenset({"pp", "pipe", "pipeline", "stage"})
-EXPERT_WORDS = frozenset({"ep", "expert", "experts", "moe"})
-"""Words in the names of process groups."""
+EXPERT_WORDS = frozenset({"ep", "expert", "experts", "moe"})  # words in the names of process groups
 
 
 NETWORK_RATIO = 16.0
 """Bandwidth inside hosts over that between them from which the network is named: NVLink of an H100 (450 GB/s in one
 direction) is 9 times a 400 Gbit/s adapter per GPU."""
 
-MIN_NETWORK_SHARE = 0.05
-"""Share of the steps that collectives between hosts must take."""
+MIN_NETWORK_SHARE = 0.05  # share of the steps that collectives between hosts must take
 
 SLOW_LINK = 0.6
 """Bandwidth of a group between hosts, over that of the median such group, below which its links are slow."""

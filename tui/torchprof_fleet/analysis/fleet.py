@@ -20,8 +20,7 @@ from torchprof_tui.trace.core.arrays import F64, I64
 from torchprof_tui.trace.core.problems import DAMAGED_TABLE, INCOMPLETE_STREAM_KINDS
 from torchprof_tui.trace.model.communication_kernels import SYNCHRONIZING_OPERATIONS
 
-MAX_REASONS = 3
-"""Files that the line about a fleet without ranks names."""
+MAX_REASONS = 3  # files that the line about a fleet without ranks names
 
 
 class NoRanksError(ValueError):
@@ -137,11 +136,8 @@ MIN_RANKS_FOR_OPS = 4
 COMMON_OPS, MIN_COMMON_OPS = 0.9, 6
 """Share of the ranks that run an op that is common, and how many common ops there must be to compare programs."""
 
-MIN_OWN_OPS = 0.5
-"""Share of the common ops that a rank of the same program runs, whatever its stage."""
-
-_KNOWN_EPOCH = 10**18
-"""ns of the epoch in 2001: a smaller time of a first event is no date."""
+MIN_OWN_OPS = 0.5  # share of the common ops that a rank of the same program runs, whatever its stage
+_KNOWN_EPOCH = 10**18  # ns of the epoch in 2001: a smaller time of a first event is no date
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from torchprof_fleet.analysis.fleet import Fleet
 from torchprof_fleet.analysis.report import FleetReport
 from torchprof_tui.trace.core.arrays import F64, I8, I64
 
-MISSING = -1
-"""Level of a rank without the step."""
+MISSING = -1  # level of a rank without the step
 
 
 class Measure(Enum):

@@ -42,11 +42,8 @@ if TYPE_CHECKING:
 SKETCH_VERSION = 3
 """Version of the record and of its Parquet schema: a stored sketch of another version is made again."""
 
-WHOLE_TRACE = -1
-"""Number of the only step of a trace without steps."""
-
-UNKNOWN_BYTES = -1
-"""Memory peak of a trace that recorded no memory."""
+WHOLE_TRACE = -1  # number of the only step of a trace without steps
+UNKNOWN_BYTES = -1  # memory peak of a trace that recorded no memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +140,7 @@ EXTRA = "fleet"
 
 Number = TypeVar("Number", np.int32, np.int64)
 
-_MAX_TEXT_BYTES = 2**31 - 1
-"""Bytes of text in an array, whose offsets are int32."""
+_MAX_TEXT_BYTES = 2**31 - 1  # bytes of text in an array, whose offsets are int32
 
 
 def build_numbers(arrow: Any, values: Any, kind: type[np.int32 | np.int64] = np.int64) -> Any:

@@ -40,17 +40,10 @@ from torchprof_tui.trace.ranks.collective_matching import Collectives, read_coll
 from torchprof_tui.trace.specs.rank_files import rank_of
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
 
-MAX_COLLECTIVES = 192
-"""Collectives kept of a step: some 8 bytes each, compressed."""
-
-MAX_OPS = 24
-"""Ops kept of a step, those with most time of their own."""
-
-MAX_GROUP_TEXT = 48
-"""Characters of a process group's name and description; its ranks follow as a digest."""
-
-MAX_GROUPS = 32
-"""Process groups of a rank that are kept; a job with five kinds of parallelism has some ten."""
+MAX_COLLECTIVES = 192  # collectives kept of a step: some 8 bytes each, compressed
+MAX_OPS = 24  # ops kept of a step, those with most time of their own
+MAX_GROUP_TEXT = 48  # characters of a process group's name and description; its ranks follow as a digest
+MAX_GROUPS = 32  # process groups of a rank that are kept; a job with five kinds of parallelism has some ten
 
 _HOST_IN_NAME = re.compile(r"(?:.*/)?([A-Za-z0-9][A-Za-z0-9.-]*)_[0-9]+\.[0-9]{10,}\.(?:rank[_-]?[0-9]+\.)?pt\.trace")
 """File name of torch.profiler.tensorboard_trace_handler: HOST_PID.TIME.pt.trace.json."""

@@ -217,11 +217,8 @@ def measure_waits_for(matched: MatchedSketches, rank: int) -> F64:
     return total
 
 
-MIN_BYTES = 1 << 20
-"""Collectives below this size show the latency of a link, not its bandwidth."""
-
-MIN_COUNT = 2
-"""Collectives of a group: one alone may have been disturbed."""
+MIN_BYTES = 1 << 20  # collectives below this size show the latency of a link, not its bandwidth
+MIN_COUNT = 2  # collectives of a group: one alone may have been disturbed
 
 
 @dataclass(frozen=True, slots=True)

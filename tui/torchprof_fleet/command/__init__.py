@@ -5,8 +5,7 @@ from __future__ import annotations
 from torchprof_tui.commands.common.options import AsJson, Number, TraceOptions, option
 from torchprof_tui.commands.open import Color, NoMouse, Theme
 
-DEFAULT_ROWS = 10
-"""Rows of each text table by default."""
+DEFAULT_ROWS = 10  # rows of each text table by default
 
 
 class FleetOptions(TraceOptions):

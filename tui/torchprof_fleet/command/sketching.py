@@ -112,8 +112,7 @@ def _decode(trace: ListedTrace, data: bytes) -> RankSketch | None:
     return replace(sketch, file=trace.spec, rank=rank)
 
 
-MIN_COUNT = 16
-"""Sketches from which there is a pack."""
+MIN_COUNT = 16  # sketches from which there is a pack
 
 _MAGIC = b"torchprof-tui sketches 1"
 

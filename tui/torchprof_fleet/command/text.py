@@ -16,8 +16,7 @@ from torchprof_tui.commands.common.tables import ConsoleTable, create_console
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import clean
 
-MAX_LISTED = 12
-"""Missing ranks and lost files that are named."""
+MAX_LISTED = 12  # missing ranks and lost files that are named
 
 
 def print_fleet(document: Fleet) -> None:

@@ -24,8 +24,7 @@ WAITING_PER_PROCESS = 4
 
 KILLED = "the process that read it was killed; too little memory?"
 
-POLL_SECONDS = 0.2
-"""Seconds after which it is noticed that this was cancelled."""
+POLL_SECONDS = 0.2  # seconds after which it is noticed that this was cancelled
 
 
 def sketch_locally(

@@ -29,8 +29,7 @@ from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import DEFAULT_PALETTE, wrap_text
 
-MAX_ROWS = 200
-"""Rows of a list."""
+MAX_ROWS = 200  # rows of a list
 
 MAX_REMOVED = 8
 """Ranks, and hosts, without which the job is replayed: the first ones account for nearly all of the time."""

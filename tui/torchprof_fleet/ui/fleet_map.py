@@ -20,14 +20,9 @@ from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 
-SHADES = "·░▒▓█"
-"""Sign of each level, the usual one first."""
-
-NO_STEP = " "
-"""A rank without the step."""
-
-CELL_WIDTHS = (1, 2, 4, 10)
-"""Cells of a column at each zoom; the widest shows the value."""
+SHADES = "·░▒▓█"  # sign of each level, the usual one first
+NO_STEP = " "  # a rank without the step
+CELL_WIDTHS = (1, 2, 4, 10)  # cells of a column at each zoom; the widest shows the value
 
 MAX_GUTTER = 34
 

@@ -88,8 +88,7 @@ GUIDE = Guide(
 )
 
 
-WIDE_CELLS = 150
-"""Width from which the lists are beside the map."""
+WIDE_CELLS = 150  # width from which the lists are beside the map
 
 READING = "reading …"
 MIN_LIST_ROWS, MAX_LIST_ROWS = 6, 24
@@ -108,8 +107,7 @@ class ListBuilt(Message):
 FIND_PROMPT = "find"
 FIND_HINT = "a rank, 17, or a part of a host's name · ↑ earlier"
 NOT_READ = "nothing to see yet: the ranks are being read"
-MAX_OPENED = 16
-"""Ranks that are opened together: the explorer holds all of their events."""
+MAX_OPENED = 16  # ranks that are opened together: the explorer holds all of their events
 
 
 class FleetScreen(ChildScreen):

@@ -14,8 +14,7 @@ from torchprof_fleet.analysis.rank_sketch import RankSketch
 from torchprof_fleet.analysis.report import FleetReport, compare_fleet
 from torchprof_tui.trace.core.errors import format_error, is_expected
 
-PROGRESS_SECONDS = 0.2
-"""Seconds between reports of the number of ranks."""
+PROGRESS_SECONDS = 0.2  # seconds between reports of the number of ranks
 
 MIN_COMPARE_SECONDS, COMPARE_FACTOR = 0.5, 8.0
 """Ranks that are there are compared after this time at the earliest, and after so many times what the last comparison

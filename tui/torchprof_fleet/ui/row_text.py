@@ -12,8 +12,7 @@ NOTHING_FOUND = "Nothing stands out: no rank, host or step differs from the othe
 RANK_TITLES = ("rank", "late", "GPU", "CPU", "step", "last in", "others waited", "host", "its own verdict")
 """The last two are left-aligned."""
 
-HOST_TITLES = ("late", "GPU", "CPU", "ranks", "host")
-"""The last is left-aligned."""
+HOST_TITLES = ("late", "GPU", "CPU", "ranks", "host")  # the last is left-aligned
 
 STEP_TITLES = ("step", "median", "longest", "GPU busy", "exposed", "waited for rank", "others waited")
 

@@ -17,8 +17,7 @@ from torchprof_tui.analysis.memory.snapshots.primitive_pickle import load_plain_
 
 MAX_ENTRIES = 1_000_000
 _PEER = re.compile(r"(send|recv)(?:\s+(\d+)\s*(->|<-)\s*(\d+))?")
-_UNEVEN = ("all_to_all", "alltoall")
-"""Operations whose ranks may bring different sizes."""
+_UNEVEN = ("all_to_all", "alltoall")  # operations whose ranks may bring different sizes
 _INPUTS, _OUTPUTS = ("gather", "reduce"), ("scatter", "broadcast")
 """Operations that have outputs, or inputs, on one rank only."""
 _STATES = {"scheduled": State.SCHEDULED, "started": State.STARTED, "completed": State.COMPLETED}

@@ -14,11 +14,8 @@ from typing import Any, Literal
 from torchprof_hang.analysis.alignment import Group
 from torchprof_hang.analysis.records import Operation
 
-MAX_CONTEXT = 6
-"""Earlier calls that are compared to find the same place in earlier steps."""
-
-MAX_HISTORY = 4000
-"""Calls of a rank that are looked at, the latest."""
+MAX_CONTEXT = 6  # earlier calls that are compared to find the same place in earlier steps
+MAX_HISTORY = 4000  # calls of a rank that are looked at, the latest
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from torchprof_tui.commands.common.options import AsJson, Number, Options, option
 from torchprof_tui.commands.open import Color, NoMouse, Theme
 
-DEFAULT_COLLECTIVES = 12
-"""Collectives of each group that the answer has by default."""
+DEFAULT_COLLECTIVES = 12  # collectives of each group that the answer has by default
 
 
 class HangOptions(Options):

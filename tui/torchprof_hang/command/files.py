@@ -17,12 +17,10 @@ from torchprof_tui.trace.sources.source import open_source
 from torchprof_tui.trace.specs.address import is_pattern, is_remote
 from torchprof_tui.trace.specs.rank_files import NotRanksError, expand_spec
 
-MAX_BYTES = 256 << 20
-"""The largest file that is read, decompressed."""
+MAX_BYTES = 256 << 20  # the largest file that is read, decompressed
 
 MAX_FILES = 20_000
-WATCH_FOLDER = "hang"
-"""The folder in that of a run that `run --watch-hang` writes to."""
+WATCH_FOLDER = "hang"  # the folder in that of a run that `run --watch-hang` writes to
 
 _OTHER_FILES = (".pt.trace.json", ".pt.trace.json.gz", ".averages.json", ".py", ".part")
 _TAR = b"ustar"

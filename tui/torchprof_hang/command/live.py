@@ -25,8 +25,7 @@ LIMIT_SECONDS = 120
 LAUNCHERS = "torchrun|torch[.]distributed[.](run|launch)|accelerate|deepspeed"
 """Words of commands that start ranks; in a container they may have the number of their node in RANK."""
 
-NO_STACK = "no stack: "
-"""Begins what is printed in the place of a stack: the reason."""
+NO_STACK = "no stack: "  # begins what is printed in the place of a stack: the reason
 
 _SCRIPT = (
     r"""

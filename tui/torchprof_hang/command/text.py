@@ -7,8 +7,7 @@ from torchprof_hang.answers import Hang, HangCollective, list_facts
 from torchprof_tui.commands.common.tables import create_console
 from torchprof_tui.ui.common.name_display import clean
 
-MAX_LISTED = 12
-"""Files that are named."""
+MAX_LISTED = 12  # files that are named
 
 
 def print_hang(hang: Hang) -> None:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from torchprof_tui.commands.common.options import AsJson, Number, Options, option
 from torchprof_tui.commands.open import Color, NoMouse, Theme
 
-INTERRUPTED_STATUS = 130
-"""Exit status where the table is not full, because the user ended the trials."""
-
-LEAST_RUNS = 5
-"""The program as it is three times, a recording, and one remedy."""
+INTERRUPTED_STATUS = 130  # exit status where the table is not full, because the user ended the trials
+LEAST_RUNS = 5  # the program as it is three times, a recording, and one remedy
 
 _STEPS = Number("a number from 2 on", 2, 99_999)
 

@@ -61,13 +61,11 @@ WAITING = (
     "The program runs as it is, then a trace of it is recorded and checked. What the trace suggests is listed here, "
     "and tried one after the other."
 )
-SECONDS = 1.0
-"""Between looks at the clock: the time that is left is shown in seconds."""
+SECONDS = 1.0  # between looks at the clock: the time that is left is shown in seconds
 
 CELLS = {"remedy": 24, "predicted": 10, "measured": 28, "step": 9, "memory": 9, "loss": 16}
 NARROW = {"remedy": 17, "predicted": 10, "measured": 27, "memory": 8, "loss": 16}
-WIDE_FROM = 110
-"""Cells of the screen from which all columns are shown."""
+WIDE_FROM = 110  # cells of the screen from which all columns are shown
 
 
 @dataclass

@@ -10,8 +10,7 @@ from typing import Any
 
 from torchprof_tui.trace.core.errors import TraceError
 
-_LIMIT = 2**63
-"""Numbers of steps and ranks, and times in ns, are int64 in traces."""
+_LIMIT = 2**63  # numbers of steps and ranks, and times in ns, are int64 in traces
 
 _REPR = reprlib.Repr()
 _REPR.maxstring = 80

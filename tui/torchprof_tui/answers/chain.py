@@ -279,8 +279,7 @@ class Chain(Answer, frozen=True, kw_only=True, tag="torchprof-tui/chain/1"):
         )
 
 
-MAX_LISTED_WORK = 20
-"""Pieces of GPU work that are listed; count and total cover all of them."""
+MAX_LISTED_WORK = 20  # pieces of GPU work that are listed; count and total cover all of them
 
 _NO_GPU_WORK = "no GPU work was recorded in this trace"
 

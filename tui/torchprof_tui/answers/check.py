@@ -21,8 +21,7 @@ from torchprof_tui.trace.model.trace import Trace
 
 SCHEMA = "torchprof-tui/check/3"
 
-MAX_EVIDENCE = 50
-"""Events listed as evidence of a pattern; `evidence_count` has the total."""
+MAX_EVIDENCE = 50  # events listed as evidence of a pattern; `evidence_count` has the total
 
 
 class Scope(Record, frozen=True, kw_only=True):

@@ -8,11 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from torchprof_tui.trace.core.printable import clean
 
-MAX_ROWS = 20
-"""Rows of a table in a notebook; the answer itself has all of them."""
-
-MAX_CHARACTERS = 120
-"""Characters of a text in a cell; the whole text is its tooltip."""
+MAX_ROWS = 20  # rows of a table in a notebook; the answer itself has all of them
+MAX_CHARACTERS = 120  # characters of a text in a cell; the whole text is its tooltip
 
 _LEFT, _RIGHT = "text-align:left", "text-align:right;font-variant-numeric:tabular-nums"
 

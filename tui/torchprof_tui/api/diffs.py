@@ -19,8 +19,7 @@ from torchprof_tui.answers.diff import Diff, build_diff
 from torchprof_tui.trace.model.trace import Trace
 
 By = Literal["op", "module", "kernel", "class", "cause"]
-StepNumbers = tuple[int, int] | None
-"""Numbers of the first and the last step, None for the steady ones."""
+StepNumbers = tuple[int, int] | None  # numbers of the first and the last step, None for the steady ones
 
 
 def compare_traces(a: Trace, b: Trace, ranks: RankNumbers, steps: tuple[StepNumbers, StepNumbers], by: By) -> Diff:

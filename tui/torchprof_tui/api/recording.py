@@ -14,8 +14,7 @@ from torchprof_tui.api.trace import open as open_trace
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.extensions import import_extra
 
-DEFAULT_FOLDER = "torchprof_runs"
-"""Where recordings without a path go, as those of `torchprof-tui run`."""
+DEFAULT_FOLDER = "torchprof_runs"  # where recordings without a path go, as those of `torchprof-tui run`
 
 
 class Recording:

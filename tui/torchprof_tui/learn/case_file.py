@@ -26,8 +26,7 @@ from torchprof_tui.trace.core.typed_json import explain_mismatch, read_small_fil
 
 SUFFIX = ".toml"
 MAX_BYTES = 64 << 10
-MAX_FILES = 500
-"""Files of a folder that are read."""
+MAX_FILES = 500  # files of a folder that are read
 
 Line = Annotated[str, Meta(min_length=1, max_length=200)]
 Paragraph = Annotated[str, Meta(min_length=1, max_length=2_000)]

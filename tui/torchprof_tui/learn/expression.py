@@ -48,18 +48,15 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "median": statistics.median,
 }
 
-ANSWERS = ("steps", "check", "table", "diff")
-"""Names of whole answers."""
+ANSWERS = ("steps", "check", "table", "diff")  # names of whole answers
 
 QUESTIONS = ("finding", "row", "rows", "kernels", "chain", "memory", "events")
 """Functions that ask the trace: a finding by its id, rows of the table, chains by the name of an event, …"""
 
-OTHER = "other"
-"""`other.row(…)` asks the trace that the case compares with."""
+OTHER = "other"  # `other.row(…)` asks the trace that the case compares with
 
 
-KNOWN_NAMES = frozenset((*FUNCTIONS, *ANSWERS, *QUESTIONS, OTHER))
-"""Names that no value may have."""
+KNOWN_NAMES = frozenset((*FUNCTIONS, *ANSWERS, *QUESTIONS, OTHER))  # names that no value may have
 
 
 class ExpressionError(Exception):
@@ -159,8 +156,7 @@ FORMATS: dict[str, Callable[[Any], str]] = {
 """Formats of a value in a text: <name>, <name:time>, <name:%>, <name:x> (a ratio), <name:KiB>, …."""
 
 
-FIELD = re.compile(r"<([a-z][a-z0-9_]*)(?::([^<>]*))?>")
-"""A value in a text: <name> or <name:format>."""
+FIELD = re.compile(r"<([a-z][a-z0-9_]*)(?::([^<>]*))?>")  # a value in a text: <name> or <name:format>
 
 
 def fill_template(template: str, values: Mapping[str, Any]) -> str:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from torchprof_tui.learn.case_file import Case, Question
 from torchprof_tui.learn.evidence import Evidence
 
-MAX_DIGITS = 9
-"""Digits of an answer."""
+MAX_DIGITS = 9  # digits of an answer
 
 
 class Phase(enum.Enum):

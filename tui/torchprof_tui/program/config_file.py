@@ -84,8 +84,7 @@ def summarize_problems(lines: Sequence[str]) -> str:
     return "\n".join([*lines[:MAX_SHOWN], *([f"{more} more: torchprof-tui config --check"] if more > 0 else [])])
 
 
-MAX_SHOWN = 3
-"""Mistakes in one message of the app."""
+MAX_SHOWN = 3  # mistakes in one message of the app
 
 VARIABLES = {
     "interpreter": INTERPRETER_VARIABLE,

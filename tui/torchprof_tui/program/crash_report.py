@@ -76,11 +76,8 @@ def _find_version(name: str) -> str:
 
 
 FOLDER_NAME = "crashes"
-MAX_REPORTS = 20
-"""Reports that are kept; the oldest are removed."""
-
-MAX_FRAMES = 200
-"""Frames of a traceback that are written; endless recursion has thousands."""
+MAX_REPORTS = 20  # reports that are kept; the oldest are removed
+MAX_FRAMES = 200  # frames of a traceback that are written; endless recursion has thousands
 
 MESSAGES_ABOUT_CODE = (AttributeError, ImportError, IndexError, NameError, RecursionError, TypeError, ZeroDivisionError)
 """Types of exceptions whose messages name code, types and indices, never what a trace holds."""

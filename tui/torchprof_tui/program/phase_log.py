@@ -12,8 +12,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
-MAX_PHASES = 200
-"""Phases that are kept for a crash report; the file has all."""
+MAX_PHASES = 200  # phases that are kept for a crash report; the file has all
 
 _start = time.monotonic()
 _phases: deque[str] = deque(maxlen=MAX_PHASES)

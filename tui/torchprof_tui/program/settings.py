@@ -27,11 +27,8 @@ from torchprof_tui.trace.core.typed_json import read_small_file
 from torchprof_tui.trace.storage.disk_cache import parse_byte_size
 
 MAX_BYTES = 64 << 10
-MAX_DOTS = 200
-"""Dots in one line: the parser takes time in proportion to the square of a dotted key's parts."""
-
-MAX_KEYS = 500
-"""Remapped keys, at most: there are some 200 bindings."""
+MAX_DOTS = 200  # dots in one line: the parser takes time in proportion to the square of a dotted key's parts
+MAX_KEYS = 500  # remapped keys, at most: there are some 200 bindings
 
 ByteSize = Annotated[str, Meta(max_length=20, pattern=r"^[0-9]{1,9}(\.[0-9]{1,3})? ?(MB|GB|TB)\Z")]
 KeyNames = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^\S+\Z")]

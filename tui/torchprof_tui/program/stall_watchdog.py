@@ -21,14 +21,12 @@ from torchprof_tui.program.phase_log import note_lines, note_phase
 STALL_SECONDS = 5.0
 """Seconds without an answer after which the stacks are noted: longer than any frame, also on a busy machine."""
 
-PROBE_SECONDS = 2.0
-"""Seconds between two questions; each costs some 0.1 ms."""
+PROBE_SECONDS = 2.0  # seconds between two questions; each costs some 0.1 ms
 
 MAX_LOOK_SECONDS = 0.5
 """Longest time that counts between two looks: the process may have been stopped, or the machine suspended."""
 
-MAX_NOTES = 3
-"""Stalls of one process whose stacks are noted."""
+MAX_NOTES = 3  # stalls of one process whose stacks are noted
 
 
 class StallWatchdog:

@@ -18,8 +18,7 @@ from torchprof_tui.trace.core.printable import clean
 OFF_VARIABLE = "NO_PROGRESS"
 """As NO_COLOR: any value but an empty one turns sequences to the terminal off; lines of text stay."""
 
-DELAY_SECONDS = 0.3
-"""Shorter work shows nothing."""
+DELAY_SECONDS = 0.3  # shorter work shows nothing
 
 REDRAW_SECONDS = 0.25
 MAX_TEXT = 200

@@ -23,8 +23,7 @@ from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.typed_json import decode_typed_json, explain_version, read_small_file
 from torchprof_tui.trace.core.user_files import make_absolute, replace_file
 
-MAX_FOLDERS = 1_000
-"""Folders that are searched for past runs, the last changed first."""
+MAX_FOLDERS = 1_000  # folders that are searched for past runs, the last changed first
 
 
 @dataclass(frozen=True, slots=True)

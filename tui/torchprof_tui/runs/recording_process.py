@@ -82,8 +82,7 @@ DRAIN_SECONDS = 0.5
 
 OUTPUT_FILE = "output.txt"
 
-MAX_TERMINAL_CELLS = 65_535
-"""Columns or lines of a terminal; the kernel stores each in 16 bits."""
+MAX_TERMINAL_CELLS = 65_535  # columns or lines of a terminal; the kernel stores each in 16 bits
 
 _READ_BYTES = 65536
 

@@ -301,8 +301,7 @@ def _read_shebang(path: str) -> str | None:
 
 
 INTERPRETER_FILE = "interpreter.txt"
-MAX_PATH_BYTES = 4096
-"""Linux takes paths of at most this length."""
+MAX_PATH_BYTES = 4096  # Linux takes paths of at most this length
 
 
 def remember_interpreter(path: str) -> None:

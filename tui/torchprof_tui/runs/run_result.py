@@ -34,15 +34,13 @@ REQUEST_FILE = "request.json"
 MANIFEST_VERSION = 1
 REQUEST_VERSION = 1
 
-MAX_MANIFEST_BYTES = 8 << 20
-"""A run that records ten thousand cycles writes 4 MB."""
+MAX_MANIFEST_BYTES = 8 << 20  # a run that records ten thousand cycles writes 4 MB
 
 MAX_REQUEST_BYTES = 1 << 20
 """Linux takes command lines of at most 2 MB; those of a training program have some kilobytes."""
 
 MAX_TRACES = 100_000
-MAX_SCRIPT_TRACES = 1_000
-"""Each is looked up on the disk."""
+MAX_SCRIPT_TRACES = 1_000  # each is looked up on the disk
 
 
 class KeptTrace(msgspec.Struct, frozen=True):
@@ -77,8 +75,7 @@ class RequestFile(msgspec.Struct, frozen=True):
     schema: Count = REQUEST_VERSION
 
 
-MAX_RANKS = 16_384
-"""Manifests of ranks that are read; more than any job that was recorded has."""
+MAX_RANKS = 16_384  # manifests of ranks that are read; more than any job that was recorded has
 
 _RANK_MANIFEST = re.compile(r"manifest\.rank([0-9]{1,9})\.json")
 

@@ -138,14 +138,9 @@ class StatusChannel(NamedPipe):
 
 EXPORTING = "exporting"
 TABULATING = "tabulating"
-SAVING_PHASES = (EXPORTING, TABULATING)
-"""Phases in which the recording is written."""
-
-MIN_TABLE_SECONDS = 1.0
-"""Seconds until torch's table is worth a line: that of a small trace takes less."""
-
-MIN_RATE_SECONDS = 0.5
-"""Seconds of writing before its rate is known well enough to estimate the time left."""
+SAVING_PHASES = (EXPORTING, TABULATING)  # phases in which the recording is written
+MIN_TABLE_SECONDS = 1.0  # seconds until torch's table is worth a line: that of a small trace takes less
+MIN_RATE_SECONDS = 0.5  # seconds of writing before its rate is known well enough to estimate the time left
 
 
 class SaveProgress:

@@ -130,8 +130,7 @@ def create_diff_screen(asked: CompareAsked, other: Trace, opener: TraceOpener | 
     return screen
 
 
-TRIALS = "try"
-"""The command that repeats the run of a trace with remedies."""
+TRIALS = "try"  # the command that repeats the run of a trace with remedies
 
 
 def list_tryable_findings(trace: str) -> frozenset[str]:

@@ -14,8 +14,7 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import I64, Array
 
-MAX_CELLS = 1_000_000
-"""Cells of one table: 4 MB, and a few milliseconds."""
+MAX_CELLS = 1_000_000  # cells of one table: 4 MB, and a few milliseconds
 
 _LABEL_WEIGHT = 1024
 """Weight of a pair with equal labels; equal digests add 1. A table has at most 1,000 pairs: the most pairs win, and

@@ -203,8 +203,7 @@ def _measure_parts_by_step(side: SideAnalysis, is_of_gpu: bool) -> dict[str, F64
     return values
 
 
-CLASS, CAUSE = "class", "cause"
-"""Values of `diff --by` whose rows are groups of the account."""
+CLASS, CAUSE = "class", "cause"  # values of `diff --by` whose rows are groups of the account
 
 
 def group_account(account: Account, by: str) -> list[PartChange]:

@@ -40,8 +40,7 @@ MIN_SHARE = 0.5
 NESTED_SHARE = 0.9
 """Share of the largest change that a section inside that one must have to be named in its place."""
 
-MAX_NAMES = 500
-"""Annotations of more names than these are not sections of a step but numbered items."""
+MAX_NAMES = 500  # annotations of more names than these are not sections of a step but numbered items
 
 
 def find_changed_section(a: SideAnalysis, b: SideAnalysis, cause: IdleCause) -> str | None:
@@ -103,17 +102,13 @@ def _find_sections(view: ScopeView) -> dict[str, Intervals]:
     return sections
 
 
-PLACE_SHARE = 0.25
-"""Share of a part's change that a place or an op must have to be named beside a larger one."""
-
-_MAX_NAMED = 2
-"""Places and ops of one change that are named."""
+PLACE_SHARE = 0.25  # share of a part's change that a place or an op must have to be named beside a larger one
+_MAX_NAMED = 2  # places and ops of one change that are named
 
 _MAX_GROUPS = 512
 """Groups of like work whose lines are looked up, those with most time: each takes up to a quarter of a millisecond."""
 
-_MAX_GAPS = 10
-"""Gaps whose lines are looked up, the longest of those in question."""
+_MAX_GAPS = 10  # gaps whose lines are looked up, the longest of those in question
 
 
 @dataclass(frozen=True, slots=True)

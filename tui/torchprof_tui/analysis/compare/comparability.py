@@ -18,8 +18,7 @@ from torchprof_tui.trace.query.read_entries import read_entries
 _MAX_CALLS = 16
 """Calls of each op whose inputs are read: the first ones of the first compared step, the same in equal programs."""
 
-_MAX_CHARACTERS = 80
-"""An op may take hundreds of tensors."""
+_MAX_CHARACTERS = 80  # an op may take hundreds of tensors
 
 _SHORT_TYPES = {"c10::BFloat16": "bf16", "c10::Half": "fp16", "float": "fp32", "double": "fp64", "long int": "int64"}
 

@@ -26,8 +26,7 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
-MAX_RANKS = 16
-"""Ranks that are measured, the first ones: each takes some tenths of a second."""
+MAX_RANKS = 16  # ranks that are measured, the first ones: each takes some tenths of a second
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,7 @@ from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, EXPOSED,
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.trace.core.time_format import format_duration
 
-MAX_CAUSES = 3
-"""Causes that a verdict names; the account has all."""
+MAX_CAUSES = 3  # causes that a verdict names; the account has all
 
 _MIN_UNCERTAIN_SHARE = 0.05
 """Changes within the noise are named from a twentieth of a step on: they may be all that there is."""
@@ -29,8 +28,7 @@ _WAITS = (EXPOSED, f"{IDLE}communication")
 ONE_STEP_SHARE = 2 / 3
 """Share of the differences of all steps that one must have to be named: twice as much as all others together."""
 
-MAX_LISTED_STEPS = 4
-"""Steps of two ranks whose differences are listed in the headline."""
+MAX_LISTED_STEPS = 4  # steps of two ranks whose differences are listed in the headline
 
 
 @dataclass(frozen=True, slots=True)

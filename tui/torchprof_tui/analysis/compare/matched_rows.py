@@ -124,8 +124,7 @@ def sum_classes(tree: ComparedTree) -> dict[str, SideSums]:
 OUTSIDE_OPS = "(outside of all ops)"
 NOT_MATCHED = "(GPU work without its launch)"
 
-MAX_LISTED = 4
-"""Names of a group of calls that are listed in a row; the others are counted."""
+MAX_LISTED = 4  # names of a group of calls that are listed in a row; the others are counted
 
 By = Literal["op", "module", "kernel", "class"]
 

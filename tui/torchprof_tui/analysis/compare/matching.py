@@ -29,8 +29,7 @@ from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
 
-MAX_SIBLINGS = 500
-"""Children of one call whose shapes are read."""
+MAX_SIBLINGS = 500  # children of one call whose shapes are read
 
 MAX_READS = 40
 """Calls whose children's shapes are read: each read parses a few hundred KB of the file, a few milliseconds."""

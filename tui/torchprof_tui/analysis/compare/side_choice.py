@@ -7,8 +7,7 @@ from torchprof_tui.analysis.compare.side_analysis import SideAnalysis, are_ranks
 from torchprof_tui.analysis.compare.step_selection import ComparisonError, StepSelection
 from torchprof_tui.trace.model.trace import Trace
 
-RankNumbers = tuple[int | None, int | None]
-"""The ranks of A and of B that were asked for, None for none."""
+RankNumbers = tuple[int | None, int | None]  # the ranks of A and of B that were asked for, None for none
 
 
 def select_ranks(a: Trace, b: Trace, numbers: RankNumbers, option: str = "rank") -> tuple[Trace, Trace]:

@@ -27,8 +27,7 @@ class StepSelection:
 
 AUTOMATIC = StepSelection()
 
-Selections = tuple[StepSelection, StepSelection]
-"""The steps of A and of B."""
+Selections = tuple[StepSelection, StepSelection]  # the steps of A and of B
 
 
 def split_sides(text: str) -> tuple[str, str]:

@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torchprof_tui.analysis.compare.account import Account
 
-MAX_PARTS = 12
-"""Parts that are drawn one by one; the rest is one row."""
-
-_MIN_SHARE = 0.001
-"""Smaller changes, of the longer step, are drawn as a part of the rest."""
+MAX_PARTS = 12  # parts that are drawn one by one; the rest is one row
+_MIN_SHARE = 0.001  # smaller changes, of the longer step, are drawn as a part of the rest
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,7 @@ from torchprof_tui.trace.core.arrays import I32, I64, is_in
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 
-MAX_REPLAY_ERROR = 0.05
-"""Share of the recorded time above which the graph lacks dependencies that matter."""
+MAX_REPLAY_ERROR = 0.05  # share of the recorded time above which the graph lacks dependencies that matter
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,12 @@ from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind, Grap
 from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
-LONG_LAUNCH = 15_000
-"""ns: launch calls usually take 5 to 10 µs."""
+LONG_LAUNCH = 15_000  # ns: launch calls usually take 5 to 10 µs
 
 FULL_QUEUE = 500
 """Works launched and not begun from which a long call is taken to wait for room; 886 to 894 on an H200, CUDA 13."""
 
-OWN_TIME = 5_000
-"""ns that such a call takes at most by itself."""
+OWN_TIME = 5_000  # ns that such a call takes at most by itself
 
 
 def add_queue_room(graph: GraphColumns, trace: Trace) -> None:

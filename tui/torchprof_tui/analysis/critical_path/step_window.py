@@ -18,8 +18,7 @@ from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.steps import Step
 from torchprof_tui.trace.model.trace import Trace
 
-NO_EVENT = -1
-"""In columns of events: none."""
+NO_EVENT = -1  # in columns of events: none
 
 _MIN_STEPS_TO_SKIP_FIRST = 3
 """From this many steps on the first one, which is often not warmed up, is never chosen by itself."""

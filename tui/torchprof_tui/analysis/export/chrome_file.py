@@ -30,8 +30,7 @@ from torchprof_tui.trace.model.ranks import Rank, Ranks
 from torchprof_tui.trace.model.raw_events import ARGS, NO_TIME
 from torchprof_tui.trace.model.trace import Trace
 
-_MAX_PROCESS = 2**31 - 1
-"""Largest number of a process that readers of the format take."""
+_MAX_PROCESS = 2**31 - 1  # largest number of a process that readers of the format take
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +133,7 @@ class RankEntries:
         return value
 
 
-RANKS_KEY = "torchprof_tui_ranks"
-"""Top-level key of a file of several ranks: which ranks it holds."""
+RANKS_KEY = "torchprof_tui_ranks"  # top-level key of a file of several ranks: which ranks it holds
 
 _OF_ONE_RANK = ("distributedInfo", "traceName", "trace_id")
 """Top-level keys that would say that the file is of one rank."""

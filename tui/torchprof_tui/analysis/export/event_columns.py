@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 _Integers = TypeVar("_Integers", I32, I64)
 _LaneText = Callable[[Lane], str]
 
-MISSING = -1
-"""Value of a row that has none, in columns of numbers; null in files."""
+MISSING = -1  # value of a row that has none, in columns of numbers; null in files
 
 TEXT_COLUMNS = ("name", "category", "kind", "lane", "group", "process", "thread")
 TIME_COLUMNS = ("start_ns", "duration_ns", "self_ns")

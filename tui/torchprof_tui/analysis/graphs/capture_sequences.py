@@ -195,8 +195,7 @@ def _read_kernel_names(trace: Trace, calls: I32) -> dict[int, str]:
     return {int(calls[position]): _kernel_of(entry) for position, entry in read_entries(trace, calls)}
 
 
-_PROBED_CALLS = 16
-"""Calls whose args are read to see whether a trace names kernels there."""
+_PROBED_CALLS = 16  # calls whose args are read to see whether a trace names kernels there
 
 
 def _kernel_of(entry: object) -> str:

@@ -23,14 +23,9 @@ from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
-CAPTURED = " (captured)"
-"""Suffix of names that come from a capture."""
-
-FindLevels = Callable[[Trace], Bool]
-"""Select the events of a capture that are levels of the trees: bool[n]."""
-
-_MAX_NESTING = 200
-"""Levels inside each other that become nodes: only runaway recursion is deeper."""
+CAPTURED = " (captured)"  # suffix of names that come from a capture
+FindLevels = Callable[[Trace], Bool]  # select the events of a capture that are levels of the trees: bool[n]
+_MAX_NESTING = 200  # levels inside each other that become nodes: only runaway recursion is deeper
 
 
 @dataclass(frozen=True, slots=True)

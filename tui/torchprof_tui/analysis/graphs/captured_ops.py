@@ -35,8 +35,7 @@ from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
 
-_LABEL_KEYS = ("module_fqn", "name", "str")
-"""Fields that name what a node belongs to, the most precise first."""
+_LABEL_KEYS = ("module_fqn", "name", "str")  # fields that name what a node belongs to, the most precise first
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,7 @@ from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 MAX_CELLS = 4_000_000
 """Cells of the table (kernels of one stream times those of the other): 32 MB for each of four tables."""
 
-FORBIDDEN = -(1 << 20)
-"""Score of a kernel with a call that cannot have launched it: a copy, a fill."""
+FORBIDDEN = -(1 << 20)  # score of a kernel with a call that cannot have launched it: a copy, a fill
 
 _OPS_OF_CLASS = {
     KernelClass.GEMM: ("mm", "addmm", "bmm", "baddbmm", "linear", "matmul", "gemm"),
@@ -34,8 +33,7 @@ _OPS_OF_CLASS = {
     KernelClass.GATHER: ("index", "index_select", "embedding", "gather", "scatter"),
 }
 _ALIASES = {"zero": "fill", "zeros": "fill", "ones": "fill"}
-_MIN_WORD = 3
-"""Letters of a word of an op's name that is looked for in names of kernels."""
+_MIN_WORD = 3  # letters of a word of an op's name that is looked for in names of kernels
 
 
 def match_two_streams(first: I64, second: I64, scores: I64) -> tuple[I32, I32]:

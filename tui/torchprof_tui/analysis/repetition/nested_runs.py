@@ -26,29 +26,23 @@ from torchprof_tui.analysis.repetition.periodic_runs import (
 )
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
 
-MIN_LIKENESS = 0.7
-"""Share of the values of a neighbour of one period that must belong to grams of the run."""
+MIN_LIKENESS = 0.7  # share of the values of a neighbour of one period that must belong to grams of the run
 
 MIN_ENCLOSED_LIKENESS = 0.5
 """The same between two runs of one period, or between one and the end of the sequence, where its bounds are known."""
 
-MIN_ALIGNED_LIKENESS = 0.5
-"""The same of a first repetition whose begin was not found because it differs."""
+MIN_ALIGNED_LIKENESS = 0.5  # the same of a first repetition whose begin was not found because it differs
 
 MAX_LENGTH, MIN_LENGTH = 2.0, 0.8
 """Lengths of an enclosed neighbour in periods; a shorter one is a repetition that was not recorded whole."""
 
-MAX_ODD = 3
-"""Repetitions between two runs of one period that may all differ from both."""
-
-MIN_REGULAR = 3
-"""Runs of one length from which that length is no accident."""
+MAX_ODD = 3  # repetitions between two runs of one period that may all differ from both
+MIN_REGULAR = 3  # runs of one length from which that length is no accident
 
 MAX_FOREIGN_SHARE = 0.1
 """Share of an odd repetition that may be values that no other has; with more of them it is something else."""
 
-MAX_GRAMS = 4096
-"""Values of a run whose grams are listed."""
+MAX_GRAMS = 4096  # values of a run whose grams are listed
 
 MAX_RUNS = 4096
 """Runs of one pass that are extended at most, which bounds the time on sequences of very many short ones."""
@@ -215,8 +209,7 @@ def measure_likeness(grams: U64, links: GramLinks, start: int, stop: int) -> flo
     return covered / (stop - start)
 
 
-MAX_PASSES = 16
-"""Most levels that are searched; real programs have two to four."""
+MAX_PASSES = 16  # most levels that are searched; real programs have two to four
 
 
 @dataclass(frozen=True, slots=True)

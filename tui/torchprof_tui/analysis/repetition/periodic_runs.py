@@ -85,14 +85,12 @@ MIN_EQUAL_SHARE = 0.6
 MIN_LINKED_SHARE = 0.3
 """Share of them that must belong to linked grams. Grams that recur within a repetition are linked there instead."""
 
-MIN_LINKED_SHARE_IF_VARYING = 0.5
-"""The same where the period varies, so that values cannot be compared."""
+MIN_LINKED_SHARE_IF_VARYING = 0.5  # the same where the period varies, so that values cannot be compared
 
 TOLERANCE_DIVISOR = 10
 """A period may vary by a tenth where none is exact: some repetitions have a kernel more than the one before."""
 
-MAX_CANDIDATES = 48
-"""Periods that are tried in one pass, those of most links."""
+MAX_CANDIDATES = 48  # periods that are tried in one pass, those of most links
 
 
 class Bounded:

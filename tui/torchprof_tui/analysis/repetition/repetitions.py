@@ -63,8 +63,7 @@ def choose_sequence(trace: Trace) -> KernelSequence:
 MIN_SHARED = 0.7
 """Share of the values that two runs must have in common to be of one group, counted with their number."""
 
-MAX_VARIANTS = 256
-"""Variants of a group that are compared with the shown one by name, the most frequent ones."""
+MAX_VARIANTS = 256  # variants of a group that are compared with the shown one by name, the most frequent ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +147,7 @@ def list_differences(values: I64, first: I64, last: I64, variant: I32) -> list[t
     return list(zip(changed.tolist(), more[changed].tolist(), fewer[changed].tolist(), strict=True))
 
 
-MAX_DIFFERENCES = 16
-"""Names that are kept of those by which repetitions differ."""
+MAX_DIFFERENCES = 16  # names that are kept of those by which repetitions differ
 
 MIN_FILLED_SHARE = 0.9
 """Share of two repetitions that must be tokens for these to be shown rather than the two requests."""

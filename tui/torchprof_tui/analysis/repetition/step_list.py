@@ -14,11 +14,8 @@ from torchprof_tui.trace.model.trace import Step, Trace
 if TYPE_CHECKING:  # deferred: the search is not needed for the first frame
     from torchprof_tui.analysis.repetition.repetitions import Repetitions
 
-REPETITION = "repetition"
-"""First word of the names of steps that are repetitions."""
-
-REPETITIONS_KEY = "repetitions"
-"""Where `find_repetitions` keeps its answer in `Trace.derived`."""
+REPETITION = "repetition"  # first word of the names of steps that are repetitions
+REPETITIONS_KEY = "repetitions"  # where `find_repetitions` keeps its answer in `Trace.derived`
 
 _KEY = "repeated steps"
 

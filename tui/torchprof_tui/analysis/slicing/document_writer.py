@@ -117,8 +117,7 @@ def _find_owner(trace: Trace, flow: FlowEntry, lanes: dict[tuple[str, str], int]
     return event
 
 
-ProgressCallback = Callable[[int, int], None]
-"""Called with (chunks done, all chunks); may raise to cancel."""
+ProgressCallback = Callable[[int, int], None]  # called with (chunks done, all chunks); may raise to cancel
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,8 @@ from torchprof_tui.analysis.what_if.step_model import RankModel, StepModel
 from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 
-ROUNDS = 3
-"""After the second one the distances no longer change, unless a queue grows for longer."""
-
-GONE = -(1 << 60)
-"""ns: the delay of an edge that no longer holds anything up."""
+ROUNDS = 3  # after the second one the distances no longer change, unless a queue grows for longer
+GONE = -(1 << 60)  # ns: the delay of an edge that no longer holds anything up
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,8 +47,7 @@ def find_late_rank(model: StepModel) -> int:
     return int(late.argmax())
 
 
-GRAPH_LAUNCH = 10_000
-"""ns on the CPU to launch a graph."""
+GRAPH_LAUNCH = 10_000  # ns on the CPU to launch a graph
 
 GRAPH_GAP = 450
 """ns between two kernels of a graph that follow each other on a stream: 460 on average in the sample generate_graph,
@@ -60,8 +59,7 @@ OPTIMIZER_TRAFFIC = 0.5
 COLD_PIECE = 1_000_000
 """ns from which CPU time inside one op or call may be a cold call: it loads, creates or allocates something once."""
 
-COLD_RATIO = 10
-"""Times the median that a cold call takes at least: calls that are all slow wait for the GPU."""
+COLD_RATIO = 10  # times the median that a cold call takes at least: calls that are all slow wait for the GPU
 
 _IN_OPS = (SegmentKind.DISPATCH, SegmentKind.LAUNCH, SegmentKind.RUNTIME)
 OFF_CPU = (*_IN_OPS, SegmentKind.HOST, SegmentKind.PROFILER)
@@ -163,8 +161,7 @@ the recording, which takes longer on a slower CPU too. This and the next two wer
 EXTERN_CALL = 2.6
 """CPU time of generated Python for each op that compiled code calls, by the median launch call."""
 
-EXTERN_DISPATCH = 0.8
-"""Dispatch of such an op by that of the same op in the model: it is given its output."""
+EXTERN_DISPATCH = 0.8  # dispatch of such an op by that of the same op in the model: it is given its output
 
 COMPILED_REGION = 100_000
 """ns of guards and wrappers for each thread that runs compiled code, as measured in one recording with torch 2.11."""

@@ -31,11 +31,8 @@ from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
 
 LEFT, RIGHT, PLOT = 90, 720, 320
-COLUMNS = RIGHT - LEFT
-"""Intervals of time that are drawn: a pixel each."""
-
-COLORS = (BLUE, ORANGE, PINK, GREEN, SKY, RED, OLIVE, GREY, SLATE)
-"""By band, from the bottom."""
+COLUMNS = RIGHT - LEFT  # intervals of time that are drawn: a pixel each
+COLORS = (BLUE, ORANGE, PINK, GREEN, SKY, RED, OLIVE, GREY, SLATE)  # by band, from the bottom
 
 
 def draw_memory_curve(curve: StackedCurve) -> str:

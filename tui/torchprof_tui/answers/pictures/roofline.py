@@ -23,8 +23,7 @@ from torchprof_tui.answers.pictures.svg import (
 from torchprof_tui.answers.roofline import DeviceRoof, Roofline, RooflineGroup
 from torchprof_tui.trace.core.time_format import format_duration
 
-MAX_ROWS = 12
-"""Groups in the table below the picture."""
+MAX_ROWS = 12  # groups in the table below the picture
 
 LEFT, RIGHT, PLOT = 90, WIDTH - MARGIN, 360
 MIN_RADIUS, MAX_RADIUS, LABEL_WIDTH, NUMBER_WIDTH = 4.0, 22.0, 150, 18

@@ -19,13 +19,11 @@ Number = float | int | str
 
 WIDTH = 960
 MARGIN = 24
-HEADING = 46
-"""Pixels above the lines below the title."""
+HEADING = 46  # pixels above the lines below the title
 
 LOG_ROOM = 2.5
 
-LINE = 19
-"""Pixels from line to line of a text."""
+LINE = 19  # pixels from line to line of a text
 
 # A viewer without media queries, such as the one that makes PNG, takes the light colours.
 _STYLE = """\

@@ -22,8 +22,7 @@ from torchprof_tui.answers.pictures.svg import (
 from torchprof_tui.trace.core.time_format import format_duration
 
 LEFT, RIGHT, ROW, BAR = 470, WIDTH - MARGIN, 26, 16
-_COLUMNS = (300, 375, LEFT - 16)
-"""Right edges of the texts: A, B, the change."""
+_COLUMNS = (300, 375, LEFT - 16)  # right edges of the texts: A, B, the change
 
 LINE_CHARACTERS = 125
 MAX_LINES = 3

@@ -27,12 +27,10 @@ from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_bandwidth, format_share, format_value
 from torchprof_tui.ui.common.step_table import build_step_table
 
-MAX_LISTED_WORK = 8
-"""Pieces of GPU work listed if the event launched several."""
+MAX_LISTED_WORK = 8  # pieces of GPU work listed if the event launched several
 
 NAME_CELLS = 76
-MAX_INDENT = 24
-"""Hops are indented up to this depth: Python stacks are dozens of frames deep."""
+MAX_INDENT = 24  # hops are indented up to this depth: Python stacks are dozens of frames deep
 
 _BAR_CELLS = 20
 _PAGEABLE = (

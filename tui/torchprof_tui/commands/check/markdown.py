@@ -28,8 +28,7 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.labels import describe_cost, list_reasons
 from torchprof_tui.ui.common.number_format import format_share
 
-CAUSE_COUNT = 3
-"""Causes that a report lists; the rest is one row."""
+CAUSE_COUNT = 3  # causes that a report lists; the rest is one row
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]#!|~$])")
 _LINE_START = re.compile(r"^([-+]|[0-9]+[.)]|=+)(?=\s|$)")

@@ -139,8 +139,7 @@ def format_rank_prefix(numbers: list[int]) -> str:
     return f"{'rank' if len(numbers) == 1 else 'ranks'} {format_number_ranges(numbers)}: " if numbers else ""
 
 
-SHOWN_GAPS = 3
-"""Gaps that a reader is shown, if they are long enough; JSON has all of a report."""
+SHOWN_GAPS = 3  # gaps that a reader is shown, if they are long enough; JSON has all of a report
 
 
 def select_shown_gaps(report: CheckReport) -> list[LargestGap]:

@@ -89,8 +89,7 @@ def select_rank(trace: Trace, number: int | None) -> tuple[Trace, Rank | None]:
     return rank.trace, rank
 
 
-_MAX_LISTED_RANKS = 4
-"""Ranks named in the line; the others are counted."""
+_MAX_LISTED_RANKS = 4  # ranks named in the line; the others are counted
 
 
 def report_partial(trace: Trace) -> bool:
@@ -135,8 +134,7 @@ def _use_captures_of_rank(trace: Trace, spec: str, names: Sequence[str], cache: 
     return replace(trace, captures=captures)
 
 
-MAX_KEPT = 8
-"""Keys that are named, at most."""
+MAX_KEPT = 8  # keys that are named, at most
 
 
 def report_private_values(left_out: Sequence[PrivateValue], kept: Sequence[str]) -> None:

@@ -13,8 +13,7 @@ from torchprof_tui.trace.core.printable import clean
 SUFFIXES = (".svg", ".png")
 EXTRA = "pictures"
 
-PIXELS = 2
-"""Pixels of a PNG for each one of the SVG, so that text is sharp on dense displays."""
+PIXELS = 2  # pixels of a PNG for each one of the SVG, so that text is sharp on dense displays
 
 _EMPTY = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">{}</svg>'
 

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-PIPE_WIDTH = 10_000
-"""Wider than any table, so that each row is one line for grep and cut."""
+PIPE_WIDTH = 10_000  # wider than any table, so that each row is one line for grep and cut
 
 
 def create_console(pipe_width: int = PIPE_WIDTH) -> Console:

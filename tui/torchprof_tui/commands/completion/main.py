@@ -13,8 +13,7 @@ from torchprof_tui.commands.common.parsers import PROGRAM, build_parser, list_co
 from torchprof_tui.commands.completion import CompletionOptions
 from torchprof_tui.runs.recording_request import WORKLOADS
 
-OPEN = "open"
-"""The command without a word of its own: `torchprof-tui TRACE`."""
+OPEN = "open"  # the command without a word of its own: `torchprof-tui TRACE`
 
 _FILE_METAVARS = {"OUT", "FILE", "PATH", "FOLDER"}
 _TRACE_METAVARS = {"TRACE", "A", "B", "LAST|TRACE"}

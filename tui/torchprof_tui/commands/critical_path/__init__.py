@@ -13,8 +13,7 @@ from torchprof_tui.commands.common.options import (
     option,
 )
 
-DEFAULT_ROWS = 10
-"""Rows of each list by default."""
+DEFAULT_ROWS = 10  # rows of each list by default
 
 
 class CriticalPathOptions(TraceOptions):

@@ -129,8 +129,7 @@ def _wrap(text: str, indent: str = "") -> list[str]:
     return textwrap.wrap(clean(text), WIDTH, initial_indent=indent, subsequent_indent=indent + "  ")
 
 
-MAX_ROWS = 12
-"""Rows that are shown; the others are added up as one, and --json has all."""
+MAX_ROWS = 12  # rows that are shown; the others are added up as one, and --json has all
 _NAME_CELLS, _CALLS_CELLS, _TIME_CELLS, _CHANGE_CELLS = 29, 9, 8, 9
 
 

@@ -11,8 +11,7 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.cell_text import truncate
 
 GUTTER, COLUMNS, LINES = 8, 70, 18
-MARKS = "123456789abc"
-"""Of the listed groups in the plot; the others are OTHER."""
+MARKS = "123456789abc"  # of the listed groups in the plot; the others are OTHER
 
 X_UNIT = " FLOP/byte"
 OTHER, SLOPE, FLAT = "o", "╱", "─"

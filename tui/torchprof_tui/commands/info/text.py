@@ -18,11 +18,8 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.number_format import format_file_size, format_value
 
 MAX_LISTED_STEPS = 8
-MAX_LISTED_LANES = 24
-"""Rows listed in a summary; `--json` has all."""
-
-NAME_CELLS = 60
-"""Width limit of names on a terminal; the numbers follow them."""
+MAX_LISTED_LANES = 24  # rows listed in a summary; `--json` has all
+NAME_CELLS = 60  # width limit of names on a terminal; the numbers follow them
 
 CATEGORY_MEANINGS = {
     "cpu_op": "PyTorch operators, on the CPU",

@@ -24,8 +24,7 @@ from torchprof_tui.learn.progress import read_progress
 from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.printable import clean
 
-WIDTH = 100
-"""Columns of what is printed."""
+WIDTH = 100  # columns of what is printed
 
 
 def run(options: LearnOptions) -> int:

@@ -89,8 +89,7 @@ class ToolEntry:
     writes: bool = False
 
 
-TOOLS: dict[str, ToolEntry] = {}
-"""The tools of the program by name, in the order in which they are listed."""
+TOOLS: dict[str, ToolEntry] = {}  # the tools of the program by name, in the order in which they are listed
 
 
 def _tool(description: str, writes: bool = False) -> Callable[[Method], Method]:
@@ -566,8 +565,7 @@ def _list_losses(asked: OpenTrace) -> list[Fields]:
     return [as_fields(problem) for problem in build_losses(asked.trace)]
 
 
-MAX_NAMES = 1000
-"""Names that are looked up for one answer: each reads the column of names."""
+MAX_NAMES = 1000  # names that are looked up for one answer: each reads the column of names
 
 
 def find_longest_events(trace: Trace, names: Iterable[str]) -> dict[str, int]:

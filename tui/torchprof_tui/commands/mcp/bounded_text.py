@@ -13,8 +13,7 @@ from torchprof_tui.commands.mcp.questions import CHARACTERS_PER_TOKEN
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.ui.common.name_display import shorten
 
-KEPT_LONGEST = frozenset(("cannot_tell", "partial"))
-"""Lists that are cut only after all others."""
+KEPT_LONGEST = frozenset(("cannot_tell", "partial"))  # lists that are cut only after all others
 
 UNCUT = frozenset(("command", "commands", "cut", "more", "columns"))
 """Fields that are never cut: without them, or with a part of them, the answer is of no use."""
@@ -57,12 +56,10 @@ def _pack_named(records: list[dict[str, Any]], columns: list[str]) -> dict[str, 
     return {"columns": columns, "rows": [[record.get(name) for name in columns] for record in records]}
 
 
-EXACT = "start_us"
-"""How fields end that hold the time of an event as a fraction."""
+EXACT = "start_us"  # how fields end that hold the time of an event as a fraction
 
 DIGITS = 4
-SHORT_NAME = 40
-"""Characters of the names of kernels that stay as they are."""
+SHORT_NAME = 40  # characters of the names of kernels that stay as they are
 
 
 def round_number(number: float) -> float:

@@ -27,8 +27,7 @@ from torchprof_tui.trace.storage.disk_cache import prune_cache
 from torchprof_tui.ui.start.recent_traces import find_traces
 
 MAX_OPEN = 4
-MAX_ANSWERS = 8
-"""Answers that are kept of one trace."""
+MAX_ANSWERS = 8  # answers that are kept of one trace
 
 AnyKey = TypeVar("AnyKey", bound=Hashable)
 Identity = tuple[tuple[str, int, int, int, int], ...]
@@ -114,8 +113,7 @@ def _identify(path: str) -> Identity:
 
 
 SAMPLE_PREFIX = "sample:"
-MAX_WALKED = 20_000
-"""Names that are looked at below a folder."""
+MAX_WALKED = 20_000  # names that are looked at below a folder
 
 _SAMPLE_NAME = re.compile(r"[A-Za-z0-9_]+")
 

@@ -10,8 +10,7 @@ from msgspec import Meta
 DEFAULT_TOKENS = 2000
 MIN_TOKENS = 200
 MAX_TOKENS = 50_000
-CHARACTERS_PER_TOKEN = 4
-"""How tokens are estimated: characters of the answer by this."""
+CHARACTERS_PER_TOKEN = 4  # how tokens are estimated: characters of the answer by this
 
 DEFAULT_ROWS = 15
 

@@ -134,8 +134,7 @@ def _format_line(text: str) -> str:
 
 
 MAX_ID_DIGITS = 18
-_NOTIFICATIONS = "notifications/"
-"""How the methods of all messages without an id begin."""
+_NOTIFICATIONS = "notifications/"  # how the methods of all messages without an id begin
 
 _ID = r'"id"\s*:\s*(\d{1,18}|"[^"\\]{0,100}")'
 _FIRST_ID = re.compile(rf"\s*\{{[^\[\]{{}}]{{0,200}}?{_ID}")

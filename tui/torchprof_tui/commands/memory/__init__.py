@@ -15,8 +15,7 @@ from torchprof_tui.commands.common.options import (
     option,
 )
 
-DEFAULT_ROWS = 15
-"""Rows of each text table by default."""
+DEFAULT_ROWS = 15  # rows of each text table by default
 
 
 class MemoryOptions(TraceOptions):

@@ -252,8 +252,7 @@ def print_findings(console: Console, findings: list[MemoryFinding]) -> None:
             console.print(f"  {finding.code}", style="dim")
 
 
-_MAX_FRAMES = 8
-"""Frames of a failed allocation that are printed."""
+_MAX_FRAMES = 8  # frames of a failed allocation that are printed
 
 
 def print_snapshot(

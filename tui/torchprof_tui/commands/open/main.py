@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from torchprof_tui.trace.loading.opener import TraceOpener
     from torchprof_tui.ui.common.comparison_request import ComparisonRequest
 
-LINE_TERMINALS = ("dumb", "unknown")
-"""Values of TERM of terminals that cannot place the cursor."""
+LINE_TERMINALS = ("dumb", "unknown")  # values of TERM of terminals that cannot place the cursor
 
 ERASE_LINE = "\r\x1b[K"
 

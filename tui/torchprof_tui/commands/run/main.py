@@ -32,11 +32,8 @@ if TYPE_CHECKING:
 LINE_INTERVAL_SECONDS = 10.0
 """Between lines about the progress of a save where stderr is no terminal, whose line could be replaced."""
 
-PHASE_DELAY_SECONDS = 1.0
-"""Phases shorter than this are not reported; most steps are shorter."""
-
-POLL_SECONDS = 0.2
-"""Upper bound on noticing that a run ended without a status message."""
+PHASE_DELAY_SECONDS = 1.0  # phases shorter than this are not reported; most steps are shorter
+POLL_SECONDS = 0.2  # upper bound on noticing that a run ended without a status message
 
 _TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 

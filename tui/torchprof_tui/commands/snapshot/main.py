@@ -19,8 +19,7 @@ from torchprof_tui.ui.common.screen_picture import draw_screen
 if TYPE_CHECKING:
     from torchprof_tui.trace.loading.opener import TraceOpener
 
-SETTLE_SECONDS = 0.1
-"""Wait for debounced panels after the last key."""
+SETTLE_SECONDS = 0.1  # wait for debounced panels after the last key
 
 SIZE_PATTERN = re.compile(r"(\d{1,3})x(\d{1,3})")
 

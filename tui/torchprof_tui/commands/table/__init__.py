@@ -7,8 +7,7 @@ from typing import Literal
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.options import ROWS, Captures, FirstRank, NoCache, TraceOptions, Traces, option
 
-DEFAULT_ROWS = 100
-"""Rows of a text table by default, as many as torch prints."""
+DEFAULT_ROWS = 100  # rows of a text table by default, as many as torch prints
 
 Grouping = Literal["name", "shape", "stack", "module", "class", "step", "step-kind"]
 

@@ -24,8 +24,7 @@ from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.lanes import MARKS, SPANS, Role
 from torchprof_tui.trace.model.raw_events import SparseArg
 
-DEVICE_WIDE = -1
-"""The stream number of a sync that waited for a whole device."""
+DEVICE_WIDE = -1  # the stream number of a sync that waited for a whole device
 
 _UNSIGNED_MINUS_ONE = 0xFFFFFFFF  # -1 as older writers wrote it
 _MAX_DEVICES = 4096  # a numeric pid below this on a GPU event is a device's number; above, a process's
@@ -46,11 +45,8 @@ _ROLE_ORDER = (Role.STREAM, Role.SYNC, Role.GPU_ANNOTATIONS)
 _GPU_ROLE_OF_KIND = np.full(256, -1, np.int8)
 _GPU_ROLE_OF_KIND[[int(kind) for kind in _ROLE_OF_KIND]] = [_ROLE_ORDER.index(role) for role in _ROLE_OF_KIND.values()]
 
-ROLES = tuple(Role)
-"""Roles by number, for columns of them."""
-
-NO_ARG = np.iinfo(np.int64).min
-"""The value of a sparse arg that an event does not have."""
+ROLES = tuple(Role)  # roles by number, for columns of them
+NO_ARG = np.iinfo(np.int64).min  # the value of a sparse arg that an event does not have
 
 
 @dataclass(slots=True)

@@ -34,8 +34,7 @@ _MAX_DEVICES = 256
 """Devices whose further lanes are kept apart, so that the busy time of each is known; the others are merged without a
 device."""
 
-MERGED_TID = "further"
-"""The tid of merged lanes; no thread has this one."""
+MERGED_TID = "further"  # the tid of merged lanes; no thread has this one
 
 
 @dataclass(frozen=True, slots=True)

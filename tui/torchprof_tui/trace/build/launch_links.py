@@ -247,8 +247,7 @@ def _find_enclosing(low: I64, high: I64, time: I64, start: I64, duration: I64, p
     return np.where(start[enclosing] + duration[enclosing] < time, -1, enclosing)
 
 
-FIRST_DEPENDENCY_ID = 1 << 40
-"""Ids below are correlations: the flows of launches."""
+FIRST_DEPENDENCY_ID = 1 << 40  # ids below are correlations: the flows of launches
 
 _CATEGORY = "ac2g"
 

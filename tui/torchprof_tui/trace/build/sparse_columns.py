@@ -23,8 +23,7 @@ from torchprof_tui.trace.core.thread_tasks import MIN_SLICE_SIZE, run_tasks
 from torchprof_tui.trace.model.raw_events import NO_CORRELATION, UNREADABLE_NUMBER, RawEvents, SparseArg
 from torchprof_tui.trace.model.trace import SparseColumn
 
-MAX_SUM = 2**62
-"""Sums of all durations, and of all sizes, stay below this: 146 years, or four exabytes."""
+MAX_SUM = 2**62  # sums of all durations, and of all sizes, stay below this: 146 years, or four exabytes
 
 _MAX_NUMBER = 2**31 - 1  # of devices, streams and types: tables keep 32 bits of them
 _MAX_ID = 2**62  # of ids that are only compared; bits above 40 may be the index of a rank

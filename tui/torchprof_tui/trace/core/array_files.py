@@ -21,8 +21,7 @@ from torchprof_tui.trace.core.arrays import Array
 from torchprof_tui.trace.core.errors import DISK_FULL_ERRNOS
 from torchprof_tui.trace.core.process_state import read_cgroup_memory
 
-MIN_BYTES = 8 << 20
-"""Bytes from which an array is kept in a file."""
+MIN_BYTES = 8 << 20  # bytes from which an array is kept in a file
 
 _folder: Path | None = None
 

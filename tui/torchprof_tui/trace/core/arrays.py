@@ -217,8 +217,7 @@ def bincount_chunked(values: Array, size: int) -> I64:
     return counts
 
 
-ArrayFinisher = Callable[[npt.NDArray[Any]], object]
-"""Changes a filled array in place."""
+ArrayFinisher = Callable[[npt.NDArray[Any]], object]  # changes a filled array in place
 
 ArrayFiller = Callable[[Array, ArrayFinisher | None], None]
 """Notes an array to fill with the data of another process, and what to do with it then; arrays must be noted in the

@@ -20,8 +20,7 @@ from torchprof_tui.trace.core.late_regex import compile_later
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-MAX_NAME_BYTES = 255
-"""Longest file name of the usual file systems (ext4, XFS, APFS, NTFS), in bytes of UTF-8."""
+MAX_NAME_BYTES = 255  # longest file name of the usual file systems (ext4, XFS, APFS, NTFS), in bytes of UTF-8
 
 _BUFFER_BYTES = 1 << 18
 

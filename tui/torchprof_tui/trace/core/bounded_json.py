@@ -12,8 +12,7 @@ import orjson
 MAX_LEVELS = 100
 """Levels of lists and objects that are kept of a deeper value. Real args have at most five."""
 
-DEEPER_TEXT = f"… (nested deeper than {MAX_LEVELS} levels: not shown)"
-"""Replaces what lies deeper."""
+DEEPER_TEXT = f"… (nested deeper than {MAX_LEVELS} levels: not shown)"  # replaces what lies deeper
 
 
 def dump_bounded(value: Any) -> bytes:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-NOT_A_TRACE = "not a trace"
-"""In the line about a file that could be read and holds something else."""
+NOT_A_TRACE = "not a trace"  # in the line about a file that could be read and holds something else
 
 QUOTES = "TORCHPROF_TUI_QUOTES"
 """Environment variable, which worker processes inherit: "0" where errors may not quote files that are no traces."""
@@ -29,8 +28,7 @@ class UnreadableFileError(ValueError):
     """A small file (manifest, request, recent traces …) is damaged or of another type. `str()` is one line."""
 
 
-DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors that mean that a file cannot grow."""
+DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors that mean that a file cannot grow
 
 
 class TraceChangedError(LookupError):

@@ -28,8 +28,7 @@ from torchprof_tui.trace.core.errors import ExtensionError, TraceError, is_expec
 COMMANDS_GROUP = "torchprof_tui.commands"
 SOURCES_GROUP = "torchprof_tui.sources"
 
-OWN_PACKAGE = "torchprof_tui"
-"""The distribution of the program, whose bugs are its own."""
+OWN_PACKAGE = "torchprof_tui"  # the distribution of the program, whose bugs are its own
 
 _MAX_REASON = 200
 

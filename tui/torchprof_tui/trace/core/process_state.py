@@ -18,8 +18,7 @@ JOBS = "TORCHPROF_TUI_JOBS"
 
 MAX_JOBS = 1024
 
-DECODER_NICE_LEVEL = 4
-"""`nice` level of a decoder, so that the UI and a running training job keep priority."""
+DECODER_NICE_LEVEL = 4  # `nice` level of a decoder, so that the UI and a running training job keep priority
 
 _CGROUP_FILE = "/proc/self/cgroup"
 _CGROUP_ROOT = "/sys/fs/cgroup"

@@ -20,8 +20,7 @@ import numpy.typing as npt
 from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool, bincount_chunked, block_slices, take_chunked
 from torchprof_tui.trace.core.process_state import count_cores
 
-MIN_SLICE_SIZE = 1 << 18
-"""Elements for which another thread pays."""
+MIN_SLICE_SIZE = 1 << 18  # elements for which another thread pays
 
 MAX_THREADS = 8
 """More threads wait longer for the GIL than they save, and each has temporary memory of its own."""

@@ -24,14 +24,9 @@ from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.printable import clean
 
-MAX_TEXT = 4096
-"""Characters of a path or word; Linux's own limit of a path."""
-
-MAX_WORDS = 4096
-"""Words of a command line."""
-
-MAX_UNIX_SECONDS = 2.0**33
-"""Latest plausible time, seconds since the epoch: the year 2242."""
+MAX_TEXT = 4096  # characters of a path or word; Linux's own limit of a path
+MAX_WORDS = 4096  # words of a command line
+MAX_UNIX_SECONDS = 2.0**33  # latest plausible time, seconds since the epoch: the year 2242
 
 # Python's functions raise ValueError for a path with a NUL, and for one with surrogates other than those that stand
 # for the bytes 0x80 to 0xff (os.fsencode).
@@ -41,8 +36,7 @@ Path = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT, pattern=_PATH_PATT
 Words = Annotated[tuple[Text, ...], Meta(max_length=MAX_WORDS)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 ExitStatus = Annotated[int, Meta(ge=-(2**31), le=2**32)]
-Seconds = Annotated[float, Meta(ge=0, le=MAX_UNIX_SECONDS)]
-"""Duration in seconds, or seconds since the epoch."""
+Seconds = Annotated[float, Meta(ge=0, le=MAX_UNIX_SECONDS)]  # duration in seconds, or seconds since the epoch
 
 T = TypeVar("T")
 

@@ -55,8 +55,7 @@ CORRELATION = "correlation"
 OP_ARGS = ("external_id", "sequence", "forward_thread")
 PYTHON_ARGS = ("python_id", "python_parent")
 
-TRIPLE_ARGS = frozenset(("grid", "block"))
-"""Args with three values per entry."""
+TRIPLE_ARGS = frozenset(("grid", "block"))  # args with three values per entry
 
 _JSON_KEYS: dict[str, tuple[str, ...]] = {**ARGS, CORRELATION: (CORRELATION,)}
 _NAME_OF_KEY = {key: name for name, keys in _JSON_KEYS.items() for key in keys}
@@ -178,8 +177,7 @@ def _is_triple(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 3 and all(type(n) is int and abs(n) < 2**63 for n in value)
 
 
-MAX_COUNTER_VALUE = 1e30
-"""Points beyond are dropped: differences of values must be finite, also as float32."""
+MAX_COUNTER_VALUE = 1e30  # points beyond are dropped: differences of values must be finite, also as float32
 
 
 class CounterColumns(PartTable):

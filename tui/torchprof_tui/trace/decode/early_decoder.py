@@ -28,17 +28,13 @@ from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME, CounterPo
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.text.large_values import LargeValueWriter
 
-PROBES = 768
-"""Positions at which times are read: of a file of 1.6 GB one every 2 MB, in 20 ms."""
-
-PROBE_BYTES = 8 << 10
-"""Text that is read at a position: some twenty entries."""
+PROBES = 768  # positions at which times are read: of a file of 1.6 GB one every 2 MB, in 20 ms
+PROBE_BYTES = 8 << 10  # text that is read at a position: some twenty entries
 
 _BORDER_BYTES = 64 << 10  # accuracy with which the end of a range is searched
 _TAIL_BYTES = 256 << 10  # end of the file, where Kineto writes the names of processes and threads
 
-MAX_RANGES = 64
-"""With more ranges the file is not in sections that are sorted by time."""
+MAX_RANGES = 64  # with more ranges the file is not in sections that are sorted by time
 
 _TIME = re.compile(rb'"ts"\s*:\s*"?(-?\d+(?:\.\d+)?)')
 
@@ -104,8 +100,7 @@ def _read_time(descriptor: int, position: int) -> float:
     return float(np.median(times)) if len(times) else float("nan")
 
 
-MAX_LATE_SHARE = 0.5
-"""Share of entries after the end that the borders of the ranges explain."""
+MAX_LATE_SHARE = 0.5  # share of entries after the end that the borders of the ranges explain
 
 _LEFT_OUT = ord("M")  # the phase of an entry that is not drawn and is no problem
 

@@ -28,8 +28,7 @@ from torchprof_tui.trace.sources.source import UNPACK_ALL_OPTION, Source
 from torchprof_tui.trace.text.block_text import BlockText, BlockWriter, FileText, PlainText
 from torchprof_tui.trace.text.gzip_text import GzipFileVersion, GzipText
 
-MAX_STREAM_BYTES = 16 << 30
-"""Text of a stream, which may have no end; the largest traces are some GB."""
+MAX_STREAM_BYTES = 16 << 30  # text of a stream, which may have no end; the largest traces are some GB
 
 MAX_STREAM_BYTES_WITHOUT_EVENT = 256 << 20
 """Text of a stream without a further event: top-level values above 64 MB are not read at all."""

@@ -25,8 +25,7 @@ MAX_CATEGORIES = 2**16 - 1
 PHASES_WITH_ID = frozenset("stfbneSTpFNODC")
 """Phases whose `id` groups entries: flows, async events, objects, counters."""
 
-PHASES_WITHOUT_ARGS = frozenset("stfNOD")
-"""Phases whose args are in no column."""
+PHASES_WITHOUT_ARGS = frozenset("stfNOD")  # phases whose args are in no column
 
 GROUP_NONE, GROUP_METADATA, GROUP_COUNTER, GROUP_OP, GROUP_PYTHON, GROUP_OTHER = range(6)
 """Arg groups, which decide what args are extracted. From GROUP_OTHER on there is a group for each category."""

@@ -55,19 +55,16 @@ from torchprof_tui.trace.perfetto_protobuf.wire_format import (
 from torchprof_tui.trace.sources.source import PieceStream, Source
 from torchprof_tui.trace.text.block_text import BlockText, BlockWriter
 
-ProgressCallback = Callable[[int, int | None, int], None]
-"""As that of `general_decoder.py`."""
+ProgressCallback = Callable[[int, int | None, int], None]  # as that of `general_decoder.py`
 
 BLOCKS_FILE = "packets.blocks"
 
-CHUNK_BYTES = 1 << 20
-"""Bytes of packets whose entries are held at once: about 20,000."""
+CHUNK_BYTES = 1 << 20  # bytes of packets whose entries are held at once: about 20,000
 
 MAX_PACKET_BYTES = 256 << 20
 """A packet that claims to be longer is damaged; the longest hold all names of a trace."""
 
-PACKET_TAG = 0x0A
-"""The tag of the only field of a Trace message: 1, of bytes."""
+PACKET_TAG = 0x0A  # the tag of the only field of a Trace message: 1, of bytes
 
 _VARINT_NUMBERS = frozenset((3, 8, 10, 13, 41, 42, 58, 79, 87, 98))
 """Fields of a TracePacket that are numbers; all others are bytes."""

@@ -164,11 +164,8 @@ def _start_parts(source: Source, waiting: list[_Worker], children: list[int], pa
 MIN_PART_BYTES = 48 << 20
 """Text for which another process pays: to start one and to join its part takes some 30 ms."""
 
-MAX_PROCESSES = 32
-"""With more processes, joining the parts takes longer than decoding them."""
-
-MAX_COMPRESSED_PROCESSES = 12
-"""For a compressed file, inflating takes longer than decoding from here on."""
+MAX_PROCESSES = 32  # with more processes, joining the parts takes longer than decoding them
+MAX_COMPRESSED_PROCESSES = 12  # for a compressed file, inflating takes longer than decoding from here on
 
 _FIRST_PART_SHARE = 1.1
 """Size of this process's part in parts of the other processes, which also have to send what they decode."""

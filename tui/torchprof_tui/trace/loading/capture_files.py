@@ -30,17 +30,13 @@ DETAILS_FILE = "execution_details.json"
 
 MAX_DETAILS_BYTES = 1 << 20
 
-MAX_LISTED = 1000
-"""Entries of a capture folder that are looked at."""
-
-MAX_OPENED = 8
-"""Captures that are opened of one folder: those with the batch sizes nearest to the trace's."""
+MAX_LISTED = 1000  # entries of a capture folder that are looked at
+MAX_OPENED = 8  # captures that are opened of one folder: those with the batch sizes nearest to the trace's
 
 MAX_SMALL, MAX_SMALL_BYTES = 64, 4 << 20
 """Captures that are all opened where they are as small together as those of `run --capture`."""
 
-MAX_BYTES = 512 << 20
-"""Size of a file that is opened without being named by the user."""
+MAX_BYTES = 512 << 20  # size of a file that is opened without being named by the user
 
 _BATCH_OF_STEP = compile_later(r"generation_(\d+)|\bbs=(\d+)")
 _BATCH_IN_NAME = compile_later(r"(?:^|_)bs_?(\d+)(?:_|\.|$)")

@@ -110,14 +110,9 @@ MIN_BYTES = 1 << 30
 _BYTES_PER_CORE = 100 << 20
 """Size of a file, per core, below which the whole is there hardly later than its beginning."""
 
-FIRST_BYTES = 96 << 20
-"""Text of the first part that is shown: decoded and built in about half a second."""
-
-GROWTH = 4
-"""The next part is so many times as large."""
-
-MAX_SHARE = 0.125
-"""Part of the file that is read twice, at most."""
+FIRST_BYTES = 96 << 20  # text of the first part that is shown: decoded and built in about half a second
+GROWTH = 4  # the next part is so many times as large
+MAX_SHARE = 0.125  # part of the file that is read twice, at most
 
 EARLY_FOLDER = "early"
 

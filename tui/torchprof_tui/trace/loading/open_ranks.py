@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from torchprof_tui.trace.ranks.collective_matching import Collectives
     from torchprof_tui.trace.ranks.merge import OpenedRank
 
-MAX_WORKERS = count_cores()
-"""Workers that decode at the same time."""
+MAX_WORKERS = count_cores()  # workers that decode at the same time
 
 _DESCRIPTORS_PER_RANK, _OTHER_DESCRIPTORS = 4, 256
 """Open files while ranks are read: the lock and the columns of each, and the pipes of its worker."""

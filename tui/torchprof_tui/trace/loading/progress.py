@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.specs.address import ListedTrace
 
-REPORT_INTERVAL_SECONDS = 0.05
-"""Seconds between two reports of one phase; the screen redraws no more often."""
+REPORT_INTERVAL_SECONDS = 0.05  # seconds between two reports of one phase; the screen redraws no more often
 
 
 class Phase(TextEnum):
@@ -33,8 +32,7 @@ class Progress:
     events: int = 0
 
 
-FAILED_SHARE = -1.0
-"""The share of a rank that could not be opened."""
+FAILED_SHARE = -1.0  # the share of a rank that could not be opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +47,7 @@ class RanksProgress(Progress):
         return sum(share == 1.0 for share in self.shares)
 
 
-Report = Callable[[Progress], None]
-"""A function that receives progress."""
+Report = Callable[[Progress], None]  # a function that receives progress
 
 
 def ignore_progress(progress: Progress) -> None:

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 MANIFEST_FILE = "manifest.json"
 MAX_MANIFEST_BYTES = 8 << 20
-MAX_LISTED = 1_000
-"""Entries of a folder that are looked at, the last changed first."""
+MAX_LISTED = 1_000  # entries of a folder that are looked at, the last changed first
 
 MAX_OPENED = 3
 MAX_BYTES = 16 << 20

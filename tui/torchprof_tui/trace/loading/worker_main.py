@@ -44,8 +44,7 @@ from torchprof_tui.trace.specs.address import is_remote
 from torchprof_tui.trace.specs.runs_by_name import FolderError
 from torchprof_tui.trace.storage.trace_store import open_trace
 
-BACKGROUND_NICE_LEVEL = 15
-"""`nice` level of `split`, whose result is not needed soon."""
+BACKGROUND_NICE_LEVEL = 15  # `nice` level of `split`, whose result is not needed soon
 
 
 _MAX_DETAIL_BYTES = 20_000  # bytes of a traceback that are sent, from its end

@@ -41,11 +41,8 @@ DEFER_BLOCKS_OPTION = "--defer-blocks"
 """Leave the text of a local gzip file whole; `split` writes its blocks later."""
 
 
-EARLY_OPTION = "--early"
-"""Build the beginning of a large file first, and announce it."""
-
-MAX_MESSAGE_BYTES = 8 << 20
-"""Bytes of a message, at most: a listing has thousands of names."""
+EARLY_OPTION = "--early"  # build the beginning of a large file first, and announce it
+MAX_MESSAGE_BYTES = 8 << 20  # bytes of a message, at most: a listing has thousands of names
 
 # The user's folder may hold a `random.py`: isolated mode keeps it off `sys.path`, and this process's path is passed on.
 _START_CODE = (
@@ -55,8 +52,7 @@ _START_CODE = (
 
 ReceiveEarly = Callable[[dict[str, Any]], Awaitable[None]]
 
-TERMINATE_SECONDS = 2.0
-"""A worker that does not end within this time after SIGTERM is killed."""
+TERMINATE_SECONDS = 2.0  # a worker that does not end within this time after SIGTERM is killed
 
 
 class WorkerProcess:

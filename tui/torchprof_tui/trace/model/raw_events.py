@@ -18,15 +18,13 @@ from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.text.block_text import FileText
 from torchprof_tui.trace.text.large_values import LargeValues
 
-NO_TIME = np.iinfo(np.int64).min
-"""`time` of an entry without a readable `ts`."""
+NO_TIME = np.iinfo(np.int64).min  # `time` of an entry without a readable `ts`
 
 NO_DURATION = -(2**63) + 1
 """`duration` of an entry that has none. (A negative duration in the file is kept; `build_trace` counts it.)"""
 
 
-NO_CORRELATION = -1
-"""`correlation` of an entry without one."""
+NO_CORRELATION = -1  # `correlation` of an entry without one
 
 UNREADABLE_NUMBER = -(2**63) + 9
 """Value of an arg that is no integer or needs more than 64 bits; `build/sparse_columns.py` reports and removes it."""

@@ -28,8 +28,7 @@ from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.model.event_kind import Kind
 
-UNKNOWN = -1
-"""A number that the annotation does not say."""
+UNKNOWN = -1  # a number that the annotation does not say
 
 
 class StepKind(TextEnum):

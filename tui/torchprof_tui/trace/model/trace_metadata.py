@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 from torchprof_tui.trace.core.bounded_json import dump_bounded
 from torchprof_tui.trace.core.problems import excerpt
 
-MAX_DEVICE = 2**31 - 1
-"""Largest device number, as for the events."""
+MAX_DEVICE = 2**31 - 1  # largest device number, as for the events
 
 _MAX_COUNT = 2**31 - 1  # largest rank and world size
 _MAX_BASE_TIME = 2**62  # largest `baseTimeNanoseconds` (ns since the epoch: the year 2116)

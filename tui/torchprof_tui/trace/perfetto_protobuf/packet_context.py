@@ -30,8 +30,7 @@ _TEXT_TABLES = {
 }
 """The table and the field of the text of each kind of interned data; field 1 is always the number."""
 
-COMPUTE = 2
-"""RenderStageCategory of kernels."""
+COMPUTE = 2  # RenderStageCategory of kernels
 
 
 def decode_text(value: Value) -> str:

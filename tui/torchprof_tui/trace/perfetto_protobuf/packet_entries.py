@@ -235,14 +235,12 @@ def _look_up(table: dict[int, str], iid: Value, kind: str) -> str:
 
 Entry = dict[str, Any]
 
-FindIds = Callable[[int], tuple[str, str]]
-"""Returns the pid and the tid of a track, given by its uuid."""
+FindIds = Callable[[int], tuple[str, str]]  # returns the pid and the tid of a track, given by its uuid
 
 _PHASES = {wire_format.BEGIN: "B", wire_format.END: "E", wire_format.INSTANT: "i"}
 _SYNC_ARG = "cuda_sync_kind"  # an arg that only events of category `cuda_sync` have
 
-PROFILER_PID, PROFILER_CATEGORY = "-1", "overhead"
-"""CUPTI's overhead, which torch writes without a category."""
+PROFILER_PID, PROFILER_CATEGORY = "-1", "overhead"  # CUPTI's overhead, which torch writes without a category
 
 
 @dataclass(slots=True)

@@ -10,8 +10,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-"""Wire types."""
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
 
 Value: TypeAlias = int | bytes
 
@@ -124,8 +123,7 @@ class Event:
     ENDING_FLOWS = 48
 
 
-BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
-"""TrackEvent.Type."""
+BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4  # TrackEvent.Type
 
 
 class Annotation:

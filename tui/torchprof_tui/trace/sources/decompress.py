@@ -157,8 +157,7 @@ class Decompressor:
 
 _COMPRESSION_MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
-MAGIC_BYTES = 6
-"""Bytes that `detect_compression` needs."""
+MAGIC_BYTES = 6  # bytes that `detect_compression` needs
 
 
 def detect_compression(head: bytes) -> str:

@@ -15,8 +15,7 @@ try:
 except ImportError:  # no wheel for this platform: slower, with the same result
     HAS_ISAL = False
 
-GZIP_WBITS = 31
-"""zlib's `wbits` for a gzip member with its header."""
+GZIP_WBITS = 31  # zlib's `wbits` for a gzip member with its header
 
 _ISAL_LEVEL, _ZLIB_LEVEL = 0, 1
 """The fastest level of each: isal compresses 338 MB of trace to 30 MB in about 0.5 s of a second core."""

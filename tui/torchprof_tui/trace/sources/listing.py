@@ -15,22 +15,14 @@ from typing import Any, TypeVar
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.specs.address import ListedTrace, SshPath, is_pattern, is_url, parse_ssh_path
 
-MAX_LISTED = 2000
-"""Traces of a folder that are listed."""
-
-MAX_LISTING_BYTES = 16 << 20
-"""Bytes that a host may send as its listing."""
-
-MAX_LISTING_SECONDS = 60
-"""Time in which a server or an object store must have listed a folder."""
-
-MAX_NAME_BYTES = 4096
-"""Bytes of a name, at most: PATH_MAX of Linux."""
+MAX_LISTED = 2000  # traces of a folder that are listed
+MAX_LISTING_BYTES = 16 << 20  # bytes that a host may send as its listing
+MAX_LISTING_SECONDS = 60  # time in which a server or an object store must have listed a folder
+MAX_NAME_BYTES = 4096  # bytes of a name, at most: PATH_MAX of Linux
 
 MAX_SIZE = (1 << 63) - 1
 
-MAX_MODIFIED = 253_402_300_799
-"""Seconds from the epoch to the end of the year 9999, which dates can show."""
+MAX_MODIFIED = 253_402_300_799  # seconds from the epoch to the end of the year 9999, which dates can show
 
 _VERSION_KEYS = (
     *("ETag", "Last-Modified", "Content-MD5", "etag", "LastModified", "last_modified", "mtime", "updated"),
@@ -147,11 +139,8 @@ def _seconds(value: Any) -> float:
     return 0.0
 
 
-MAX_TRACES = 4096
-"""Largest number of traces that one name may resolve to."""
-
-MAX_GLOB_DEPTH = 4
-"""Largest number of nested folders that `**/` matches on an ssh host."""
+MAX_TRACES = 4096  # largest number of traces that one name may resolve to
+MAX_GLOB_DEPTH = 4  # largest number of nested folders that `**/` matches on an ssh host
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,8 @@ from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.sources.ssh_stream import SHELL_FUNCTIONS, SshStream
 from torchprof_tui.trace.specs.address import SshPath, is_url, parse_ssh_path
 
-MAX_FILE_BYTES = 2_000_000
-"""Files above this size are refused: source files are a hundred times smaller."""
-
-MAX_SEARCHED_FOLDERS = 4_000
-"""Folders below the current one that are searched for a file, breadth first."""
+MAX_FILE_BYTES = 2_000_000  # files above this size are refused: source files are a hundred times smaller
+MAX_SEARCHED_FOLDERS = 4_000  # folders below the current one that are searched for a file, breadth first
 
 MAX_PARENTS = 3
 """Folders above the trace's in which a relative file is looked for: traces often lie in `runs/NAME/` of a project."""

@@ -28,8 +28,7 @@ _CONNECT_SECONDS = 120
 """ConnectTimeout for hosts that accept the connection and never answer, unless the user's configuration sets one. Long
 enough to type a password for a jump host."""
 
-TERMINATE_SECONDS = 2.0
-"""Time for ssh to exit before it is killed."""
+TERMINATE_SECONDS = 2.0  # time for ssh to exit before it is killed
 
 _CONFIG_SECONDS = 5.0
 """Limit for `ssh -G` and `ssh -O check`, which do not connect but run the commands in the user's configuration

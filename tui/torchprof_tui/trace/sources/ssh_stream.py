@@ -29,8 +29,7 @@ _MAX_BANNER_BYTES = 1 << 18
 _FAST_TERMINATE_SECONDS = 1.0
 """Time for ssh to exit before it is killed when this process is being terminated too."""
 
-LINE_MARK = b"\n\x1etorchprof-tui "
-"""Prefix of each line that our script prints itself."""
+LINE_MARK = b"\n\x1etorchprof-tui "  # prefix of each line that our script prints itself
 
 SHELL_FUNCTIONS = r"""
 m() { printf "\n\036torchprof-tui %s\n" "$*"; };

@@ -116,11 +116,8 @@ def _one_line(text: str) -> str:
     return line if len(line) <= _MAX_REASON else f"{line[:_MAX_REASON]}…"
 
 
-MAX_PAGE_BYTES = 8 << 20
-"""Bytes of an index page: about 50,000 links."""
-
-MAX_PAGES = 200
-"""Index pages that are read for one pattern, whose folders may be patterns too."""
+MAX_PAGE_BYTES = 8 << 20  # bytes of an index page: about 50,000 links
+MAX_PAGES = 200  # index pages that are read for one pattern, whose folders may be patterns too
 
 _LINK = re.compile(r"""<a\s[^<>]{0,200}?href\s*=\s*(?:"([^"<>]{1,4096})"|'([^'<>]{1,4096})')""", re.IGNORECASE)
 

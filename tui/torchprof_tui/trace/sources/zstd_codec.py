@@ -14,7 +14,6 @@ else:
 
 __all__ = ["ZstdDecompressor", "ZstdError", "zstd"]
 
-ZstdDecompressor = zstd.ZstdDecompressor
-"""Decodes one frame, with the interface of `lzma.LZMADecompressor`."""
+ZstdDecompressor = zstd.ZstdDecompressor  # decodes one frame, with the interface of `lzma.LZMADecompressor`
 
 ZstdError = zstd.ZstdError

@@ -258,11 +258,8 @@ def _file_name(spec: str) -> str:
     return os.path.basename(spec) or spec
 
 
-MAX_DEPTH = 4
-"""Folders below the one that is named: JAX has three, torchtitan with replicas three."""
-
-MAX_ENTRIES = 20_000
-"""Directory entries that are looked at, so that a home folder does not take for ever."""
+MAX_DEPTH = 4  # folders below the one that is named: JAX has three, torchtitan with replicas three
+MAX_ENTRIES = 20_000  # directory entries that are looked at, so that a home folder does not take for ever
 
 _ASCEND_OUTPUT = "ASCEND_PROFILER_OUTPUT"
 _ASCEND_TRACE = "trace_view.json"

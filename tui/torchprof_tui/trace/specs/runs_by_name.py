@@ -32,8 +32,7 @@ _ASCEND_TAIL = compile_later(r"(?:^|/)[^/]*_ascend_(?:pt|ms)(?:/ASCEND_PROFILER_
 _PERFETTO_COPY = "perfetto_trace.json.gz"
 """JAX writes the recording a second time under this name, where a link to Perfetto was wanted."""
 
-MAX_LISTED = 6
-"""Recordings that a message names; the others are counted."""
+MAX_LISTED = 6  # recordings that a message names; the others are counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,8 +66,7 @@ DEFAULT_LIMIT_BYTES = 4 << 30
 ORPHAN_SECONDS = 3600
 """Seconds since its last use after which a draft without a lock is removed: its process was killed."""
 
-LOCK_TEXT = b"an entry of the cache of torchprof-tui\n"
-"""What the file `lock` of an entry holds."""
+LOCK_TEXT = b"an entry of the cache of torchprof-tui\n"  # what the file `lock` of an entry holds
 
 TAG_FILE = "CACHEDIR.TAG"
 TAG_TEXT = b"""\

@@ -20,8 +20,7 @@ from torchprof_tui.ui.common.comparison_request import (
 )
 from torchprof_tui.ui.common.status_line import Choice, Prompt
 
-GO_TO = "go to"
-"""The label of the prompt."""
+GO_TO = "go to"  # the label of the prompt
 
 GO_TO_HINT = "12ms · #3 · rank 1 · memory, doctor, … · a trace"
 

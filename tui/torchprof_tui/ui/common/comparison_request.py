@@ -23,14 +23,12 @@ from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Trace
 
-COMPARE = "compare with"
-"""The label of the prompt."""
+COMPARE = "compare with"  # the label of the prompt
 
 FORMS = "path, sample:, host:path · step 3/4 · rank 0/3"
 """The accepted forms, for the hint of the empty prompt."""
 
-SHORT_FORMS = "step 3/4 · rank 0/3"
-"""The hint beside a name that is being typed."""
+SHORT_FORMS = "step 3/4 · rank 0/3"  # the hint beside a name that is being typed
 
 
 def suggest_forms(text: str) -> str:
@@ -78,8 +76,7 @@ def list_own_choices(trace: Trace, ranks: Sequence[int]) -> list[tuple[str, str]
     return list(dict(reversed(choices)).items())[::-1]
 
 
-MAX_OWN_CHOICES = 5
-"""Steps, and ranks, that are offered: others can be typed."""
+MAX_OWN_CHOICES = 5  # steps, and ranks, that are offered: others can be typed
 
 
 def _format_pair(noun: str, a: int, b: int) -> str:

@@ -72,8 +72,7 @@ class RunningWork:
             progress.set(None) if slow else progress.clear()
 
 
-DEBOUNCE_SECONDS = 0.02
-"""Delay without changes before work begins, so that held-down keys never queue work."""
+DEBOUNCE_SECONDS = 0.02  # delay without changes before work begins, so that held-down keys never queue work
 
 MAX_DEBOUNCE_SECONDS = 0.04
 """Upper limit of the delay after a single change. Work that took long is delayed by as long as it last took, up to

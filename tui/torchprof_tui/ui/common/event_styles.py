@@ -93,14 +93,12 @@ DARK_DIMMED, LIGHT_DIMMED = ("#9e9e9e", "#303030", "#585858"), ("#585858", "#dad
 _ANSI_DARK = frozenset({"blue", "bright_blue", "magenta", "red"})
 """Fills that need white text; the others need black."""
 
-_ANSI_INK = {"blue": "bright_blue"}
-"""What is drawn on a black page in place of a fill that is too dark there."""
+_ANSI_INK = {"blue": "bright_blue"}  # what is drawn on a black page in place of a fill that is too dark there
 
 BAR_INK, GOOD_INK, PROBLEM_INK = ("#87afd7", "#005f87"), ("#87d75f", "#008700"), ("#ff5f5f", "#af0000")
 """Of the dark and of the light theme: bars of amounts, what is right, what is a problem."""
 
-MUTED_SHARE = 0.65
-"""Of the foreground in muted text: readable on both themes (4.5:1, WCAG AA)."""
+MUTED_SHARE = 0.65  # of the foreground in muted text: readable on both themes (4.5:1, WCAG AA)
 
 _CUBE_LEVELS = (0, 95, 135, 175, 215, 255)
 _GREY_STEP = 30  # three steps of the grey ramp

@@ -29,14 +29,12 @@ YOUNG_OBJECT_LIMIT = 2_000
 """New objects after which a frame is followed by a collection of the young generations: painting a frame makes some
 thousands in cycles, moving the cursor hardly any."""
 
-FRAME_WRITE_SECONDS = 0.005
-"""Seconds within which the writer thread has written a frame to the terminal."""
+FRAME_WRITE_SECONDS = 0.005  # seconds within which the writer thread has written a frame to the terminal
 
 MAX_YOUNG_COLLECTIONS = 200
 """Collections of the young generations after which all objects are collected, even if no screen was removed."""
 
-QUIET_SECONDS = 0.3
-"""Seconds without a frame after which a full collection disturbs nobody."""
+QUIET_SECONDS = 0.3  # seconds without a frame after which a full collection disturbs nobody
 
 MAX_WAIT_SECONDS = 10.0
 """Longest delay of a full collection where frames never stop, as with a clock on the screen."""
@@ -172,8 +170,7 @@ def _load_c_function(name: str) -> Any:
 
 _malloc_trim, _mallopt = _load_c_function("malloc_trim"), _load_c_function("mallopt")
 
-_M_ARENA_MAX = -8
-"""Number of the option in glibc's malloc.h."""
+_M_ARENA_MAX = -8  # number of the option in glibc's malloc.h
 
 
 def trim_heap() -> None:

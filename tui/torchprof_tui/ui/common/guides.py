@@ -141,5 +141,4 @@ def _parse_guides(text: str) -> dict[str, Guide]:
     return guides
 
 
-GUIDES = _parse_guides(_GUIDES_TEXT)
-"""By panel of the explorer, and by screen for the others."""
+GUIDES = _parse_guides(_GUIDES_TEXT)  # by panel of the explorer, and by screen for the others

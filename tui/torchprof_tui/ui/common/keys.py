@@ -24,8 +24,7 @@ from torchprof_tui.ui.common.bindings import KeyHelp
 MAX_NUMBER_KEYS = 9
 """Findings that have a key of their own. Defined here: the panels import numpy, this is imported before a frame."""
 
-MAX_VERBS = 60
-"""Verbs that a user may have to learn: with more, one has to look each of them up."""
+MAX_VERBS = 60  # verbs that a user may have to learn: with more, one has to look each of them up
 
 
 def parse_keys(table: str) -> list[BindingType]:
@@ -520,8 +519,7 @@ LANES_HINTS = parse_hints(
 CPU_HINTS = tuple(hint for hint in LANES_HINTS if hint[0] not in ("k", "] ["))
 """Those of a trace without GPU work."""
 
-MEMORY_HINT = parse_hints("M = memory")
-"""Behind the first hints of the lanes where the trace has allocations."""
+MEMORY_HINT = parse_hints("M = memory")  # behind the first hints of the lanes where the trace has allocations
 
 TABLE_HINTS = parse_hints(
     "? = help; q = back; / = filter; tab = table; ← → = sort; enter = on the lanes; v = scope; b = group by; x = "

@@ -11,8 +11,7 @@ from collections.abc import Callable
 _FILE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
-MAX_AGE_SECONDS = 100 * 365 * 86400
-"""Older files have a damaged time, which is not shown."""
+MAX_AGE_SECONDS = 100 * 365 * 86400  # older files have a damaged time, which is not shown
 
 
 def format_value(value: float, unit: str) -> str:

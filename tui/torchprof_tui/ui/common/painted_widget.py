@@ -313,16 +313,14 @@ class LinesPanel(TextPanel):
         return [runs for line in self.lines for runs in wrap_text(clean(line), width, self.palette.text, "  ")]
 
 
-COPY_WIDTH = 120
-"""Cells; what is copied from a wider panel is laid out again for mails and tickets."""
+COPY_WIDTH = 120  # cells; what is copied from a wider panel is laid out again for mails and tickets
 
 
 MAX_WRAPPED_CHARACTERS = 20_000
 """Characters of a text that are laid out. A trace may contain names of several MB."""
 
 
-UNITS = ("%", "ns", "µs", "ms")
-"""Units that do not begin a line of wrapped text."""
+UNITS = ("%", "ns", "µs", "ms")  # units that do not begin a line of wrapped text
 
 
 def wrap_text(text: str, width: int, style: Style, indent: str = "") -> Lines:

@@ -24,18 +24,15 @@ class PanelPicked(Message):
     panel: str
 
 
-KEYS_MARK = " ↑↓"
-"""Stands after the title of the panel that the arrow keys act on."""
+KEYS_MARK = " ↑↓"  # stands after the title of the panel that the arrow keys act on
 
 
-Hints: TypeAlias = "Sequence[tuple[str, str]]"
-"""(key, label) of keys that lead on."""
+Hints: TypeAlias = "Sequence[tuple[str, str]]"  # (key, label) of keys that lead on
 
 PANEL_WEIGHTS = {"cheatsheet": 2.0}
 """Widths of panels relative to one beside them, where two are shown: the cheatsheet has the longest lines."""
 
-NO_OFFSETS: Mapping[str, int] = {}
-"""All titles in one row."""
+NO_OFFSETS: Mapping[str, int] = {}  # all titles in one row
 
 
 class PanelTabs(PaintedWidget):

@@ -55,8 +55,7 @@ LIGHT = Theme(
     },
 )
 
-THEMES = {"dark": DARK, "light": LIGHT}
-"""Themes by their name in `--theme`."""
+THEMES = {"dark": DARK, "light": LIGHT}  # themes by their name in `--theme`
 
 
 class ScreenStylesApp(App[None]):

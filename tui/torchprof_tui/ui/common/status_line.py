@@ -131,8 +131,7 @@ class Choice:
     note: str = ""
 
 
-MAX_CHOICES = 8
-"""Choices above a prompt: more would hide what the prompt is about."""
+MAX_CHOICES = 8  # choices above a prompt: more would hide what the prompt is about
 
 
 def find_choices(choices: Sequence[Choice], typed: str) -> list[Choice]:
@@ -142,8 +141,7 @@ def find_choices(choices: Sequence[Choice], typed: str) -> list[Choice]:
     return sorted(found, key=lambda choice: not choice.text.casefold().startswith(wanted))
 
 
-MAX_RECALLED = 50
-"""Submitted texts that are kept for each purpose."""
+MAX_RECALLED = 50  # submitted texts that are kept for each purpose
 
 
 class Prompt(Horizontal):

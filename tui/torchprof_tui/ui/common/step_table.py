@@ -11,11 +11,8 @@ from torchprof_tui.ui.common.name_display import clean, shorten
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.step_rows import StepRows
 
-OUTLIER_MARK = "*"
-"""Behind a value that is far from the median of all steps."""
-
-STATISTICS = ("mean", "median", "p5", "p95")
-"""The rows above those of the steps."""
+OUTLIER_MARK = "*"  # behind a value that is far from the median of all steps
+STATISTICS = ("mean", "median", "p5", "p95")  # the rows above those of the steps
 
 KERNEL_TITLE = "kernel"
 

@@ -15,8 +15,7 @@ from torchprof_tui.ui.common.cell_text import truncate
 if TYPE_CHECKING:
     from torchprof_tui.analysis.compare.account import Account
 
-LEVELS = "▁▂▃▄▅▆▇█"
-"""Block characters by height: eighths of a cell."""
+LEVELS = "▁▂▃▄▅▆▇█"  # block characters by height: eighths of a cell
 
 
 def build_strip_chart(durations: I64, selected: int, cells: int) -> tuple[str, int]:

@@ -13,11 +13,8 @@ from enum import Enum
 from torchprof_tui.trace.model.trace import Step
 from torchprof_tui.trace.query.viewport import Viewport
 
-Pair = tuple[int, int]
-"""A value of A and one of B."""
-
-ZOOM_FACTOR = 0.75
-"""Share of the visible time that one key press keeps, as on the lanes."""
+Pair = tuple[int, int]  # a value of A and one of B
+ZOOM_FACTOR = 0.75  # share of the visible time that one key press keeps, as on the lanes
 
 PAN_DIVISOR = 10
 
@@ -119,13 +116,11 @@ DOCK_SHARE = 0.36
 MIN_DOCK, MAX_DOCK = 6, 24
 LARGE_DOCK_SHARE = 0.6
 MIN_LANES = 2
-BESIDE_WIDTH, THREE_WIDTH = 140, 230
-"""Widths from which two and three panels stand side by side."""
+BESIDE_WIDTH, THREE_WIDTH = 140, 230  # widths from which two and three panels stand side by side
 
 VERDICT_LINES = 3
 
-_FIXED_LINES = 1 + VERDICT_LINES + 2 + 1 + 1
-"""Title, verdict, ruler with the steps of A, steps of B, status."""
+_FIXED_LINES = 1 + VERDICT_LINES + 2 + 1 + 1  # title, verdict, ruler with the steps of A, steps of B, status
 
 
 @dataclass(frozen=True, slots=True)

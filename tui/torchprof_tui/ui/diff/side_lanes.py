@@ -58,8 +58,7 @@ class SideChanged(Message):
 
 
 CHANGED_MARK = "*"
-ONE_SIDE_MARKS = ("-", "+")
-"""Of events that are only in A, and only in B."""
+ONE_SIDE_MARKS = ("-", "+")  # of events that are only in A, and only in B
 
 LEGEND = "+ only in B  - only in A  * changed"
 
@@ -163,8 +162,7 @@ class StepLine(Ruler):
         return build_strip([*runs, *self._format_steps(view)], width, palette.text)
 
 
-MAX_STREAM_SHARE = 0.5
-"""Share of the lines of a side that streams take: the busiest thread needs the rest."""
+MAX_STREAM_SHARE = 0.5  # share of the lines of a side that streams take: the busiest thread needs the rest
 
 
 LETTERS = "AB"

@@ -49,16 +49,14 @@ if TYPE_CHECKING:
     pass
 
 
-STAGE_SECONDS = 0.2
-"""Seconds between updates of the sign that a trace is still being loaded."""
+STAGE_SECONDS = 0.2  # seconds between updates of the sign that a trace is still being loaded
 
 
 class LoadingCancelled(Message):
     """The rest of a trace, whose beginning is on screen, is not to be loaded."""
 
 
-EVENT_PANELS = frozenset({"details", "chain", "kernel"})
-"""Panels about the selected event."""
+EVENT_PANELS = frozenset({"details", "chain", "kernel"})  # panels about the selected event
 
 FIRST_PANEL = "details"
 """The panel that a trace opens with. The others have more lines on a low screen, because they were asked for."""

@@ -25,8 +25,7 @@ from torchprof_tui.ui.lanes.time_ruler import Ruler
 from torchprof_tui.ui.lanes.timeline import Timeline
 from torchprof_tui.ui.lanes.view_state import ViewState
 
-MIN_WIDTH, MIN_HEIGHT = 40, 10
-"""Minimum screen size: below it labels and lanes do not fit side by side."""
+MIN_WIDTH, MIN_HEIGHT = 40, 10  # minimum screen size: below it labels and lanes do not fit side by side
 
 STEPS_MIN_HEIGHT, OVERVIEW_MIN_HEIGHT = 20, 30
 """Screen heights from which the steps have a line on the ruler, and one on the overview."""
@@ -34,11 +33,8 @@ STEPS_MIN_HEIGHT, OVERVIEW_MIN_HEIGHT = 20, 30
 DOCK_SHARE, DOCK_MIN_LINES, DOCK_MAX_LINES = 0.27, 6, 18
 """The panels' share of the screen height and its bounds in lines, where the lanes would fill the rest."""
 
-DOCK_ASKED_LINES = 10
-"""Lines of a panel that was asked for, with its title: on 24 lines the lanes keep seven."""
-
-LANES_MIN_LINES = 3
-"""Lines that the panels always leave to the lanes."""
+DOCK_ASKED_LINES = 10  # lines of a panel that was asked for, with its title: on 24 lines the lanes keep seven
+LANES_MIN_LINES = 3  # lines that the panels always leave to the lanes
 
 DOCK_MAX_SHARE, RANKS_DOCK_MAX_SHARE = 0.65, 0.5
 """Lines that the lanes leave empty go to the panels, up to this share of the height; of ranks, which open, less."""
@@ -46,8 +42,7 @@ DOCK_MAX_SHARE, RANKS_DOCK_MAX_SHARE = 0.65, 0.5
 VERDICT_MIN_HEIGHT, TWO_VERDICT_LINES_MIN_HEIGHT = 20, 24
 """Screen heights from which the verdict has a line, and two lines where the screen is narrow."""
 
-TWO_VERDICT_LINES_MAX_WIDTH = 199
-"""Screen width up to which most verdicts need two lines."""
+TWO_VERDICT_LINES_MAX_WIDTH = 199  # screen width up to which most verdicts need two lines
 
 TWO_PANELS_MIN_WIDTH, THREE_PANELS_MIN_WIDTH = 170, 300
 """Screen widths from which two and three panels are shown side by side: each has the width of a small terminal."""

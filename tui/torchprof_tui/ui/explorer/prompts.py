@@ -104,8 +104,7 @@ class WhatIfController:
 CASE_NOTE = "case-sensitive: it has a capital"
 """Said of a search text with a capital, which finds that capital only."""
 
-MAX_RANGE_LABEL = 24
-"""Cells for the name of the event that a slice is of: kernels' names fill a screen."""
+MAX_RANGE_LABEL = 24  # cells for the name of the event that a slice is of: kernels' names fill a screen
 
 SEARCH, SLICE, WHAT_IF = "search", "write slice to", "what if"
 

@@ -34,11 +34,8 @@ LEGEND = (
     ("torch, Python", Kind.PROFILER),
 )  # fmt: skip
 
-REST_MARK = "░"
-"""Fills the rest: frames that are too narrow to draw."""
-
-ROWS_ABOVE_ZOOM = 3
-"""Rows of callers that stay on screen above the frame that was zoomed into."""
+REST_MARK = "░"  # fills the rest: frames that are too narrow to draw
+ROWS_ABOVE_ZOOM = 3  # rows of callers that stay on screen above the frame that was zoomed into
 
 
 @dataclass

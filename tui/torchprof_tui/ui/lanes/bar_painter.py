@@ -34,8 +34,7 @@ EIGHTHS = "▏▎▍▌▋▊▉█"
 SHADES = "░▒▓"
 EDGE, SELECTED_EDGE, HIGHLIGHT_EDGE, PATH_EDGE = "▏", "▶", "◆", "●"
 
-MIN_NAMED_CELLS = 4
-"""Minimum width of a bar with a name: an edge and three letters."""
+MIN_NAMED_CELLS = 4  # minimum width of a bar with a name: an edge and three letters
 
 _EIGHTHS, _SHADES = (np.array([ord(glyph) for glyph in glyphs], dtype=np.uint32) for glyphs in (EIGHTHS, SHADES))
 _SPACE, _FULL, _GAP, _RIGHT_HALF, _RIGHT_EIGHTH, _RANGE_EDGE, _HIGHLIGHT_GLYPH = (

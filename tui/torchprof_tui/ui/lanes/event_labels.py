@@ -30,8 +30,7 @@ MIN_LABEL_CELLS = 6
 """Minimum width of a labelled gap: a narrower one has no room for a word; its reason is in the cheatsheet."""
 
 
-MIN_LINE_CELLS = 12
-"""Minimum width of the line of the program in a label; in less it is left out."""
+MIN_LINE_CELLS = 12  # minimum width of the line of the program in a label; in less it is left out
 
 _SEPARATOR = " · "
 
@@ -121,8 +120,7 @@ class GapLabels:
         return wide
 
 
-MIN_NOTE_CELLS = 16
-"""Minimum width of a note: a sentence cut shorter than this says nothing."""
+MIN_NOTE_CELLS = 16  # minimum width of a note: a sentence cut shorter than this says nothing
 
 
 class EventNotes:

@@ -29,14 +29,12 @@ class LanesFolded(Message):
 FOLDED_GLYPH, UNFOLDED_GLYPH, PINNED_GLYPH, CURRENT_GLYPH, FLAGGED_GLYPH = "▸", "▾", "▴", "▌", "●"
 NOTE_SEPARATOR = " · "
 COUNTER_LIMIT = " ≤ "
-FOLD_MARK_COLUMNS = 2
-"""Columns at the left edge of a label where a click folds: the edge and the mark."""
+FOLD_MARK_COLUMNS = 2  # columns at the left edge of a label where a click folds: the edge and the mark
 
 LABEL_PADDING = 5
 """Cells around a label: the edge of the current lane, the fold mark and a space, and the line before the lanes."""
 
-GUTTER_DIVISOR = 5
-"""Labels get at most a fifth of the screen, and no more than the longest of them needs."""
+GUTTER_DIVISOR = 5  # labels get at most a fifth of the screen, and no more than the longest of them needs
 
 MIN_GUTTER_WIDTH, MAX_GUTTER_WIDTH = 15, 32
 

@@ -72,14 +72,9 @@ class JumpAsked(Message):
         return isinstance(message, JumpAsked) and message.is_continued
 
 
-MIN_DRAG_CELLS = 2
-"""A press that moves by fewer cells is a click, not a drag."""
-
-WHEEL_LINES = 3
-"""Lines by which one notch of the wheel scrolls the lanes."""
-
-WHEEL_PAN_DIVISOR = 16
-"""One notch of the wheel with shift pans by the screen width divided by this."""
+MIN_DRAG_CELLS = 2  # a press that moves by fewer cells is a click, not a drag
+WHEEL_LINES = 3  # lines by which one notch of the wheel scrolls the lanes
+WHEEL_PAN_DIVISOR = 16  # one notch of the wheel with shift pans by the screen width divided by this
 
 MIDDLE_BUTTON = 2
 

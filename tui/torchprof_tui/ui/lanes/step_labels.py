@@ -13,8 +13,7 @@ from torchprof_tui.trace.model.steps import UNKNOWN, ServingStepName, Step
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.name_display import truncate
 
-_DURATION_CELLS = 14
-"""Room for a duration, so that it stands on all steps of a view or on none."""
+_DURATION_CELLS = 14  # room for a duration, so that it stands on all steps of a view or on none
 
 
 def describe_serving(said: ServingStepName) -> str:
@@ -106,11 +105,8 @@ def count_kinds(steps: Sequence[Step]) -> str:
     return ", ".join(f"{counts[kind]} {kind}" for kind in sorted(counts, key=lambda kind: -counts[kind]))
 
 
-MIN_LABEL_CELLS = 5
-"""Width from which the part of a band between seams has a label."""
-
-SEAM = "╱"
-"""A cell of a seam on the lanes and on the ruler."""
+MIN_LABEL_CELLS = 5  # width from which the part of a band between seams has a label
+SEAM = "╱"  # a cell of a seam on the lanes and on the ruler
 
 
 def list_seam_columns(viewport: Viewport) -> list[int]:

@@ -88,8 +88,7 @@ MAX_FORCED_HIGHLIGHTS = 400
 CPU_ONLY_TEXT = " no GPU work recorded"
 """Text in the line of a rank without GPU work, where other ranks have some."""
 
-PICK_RADIUS_CELLS = 1
-"""A click this close to an event selects it, because a bar of one cell is hard to hit."""
+PICK_RADIUS_CELLS = 1  # a click this close to an event selects it, because a bar of one cell is hard to hit
 
 _LINK_STYLE = style_index(Kind.KERNEL, CellForm.SHADE)
 

@@ -77,8 +77,7 @@ class NameSearch:
         return self.matches.find_index(int(self._trace.start[event]), event) + 1
 
 
-MAX_PREVIOUS_VIEWS = 100
-"""Views that `backspace` can return to."""
+MAX_PREVIOUS_VIEWS = 100  # views that `backspace` can return to
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +143,8 @@ def parse_goto_target(text: str) -> GotoTarget:
     return GotoTarget("time", parse_time(target))
 
 
-ZOOM_FACTOR = 0.75
-"""Share of the visible time that one key press keeps; five presses keep about a quarter."""
-
-PAN_DIVISOR = 10
-"""One key press pans by a tenth of the screen, a capital letter by half of it."""
+ZOOM_FACTOR = 0.75  # share of the visible time that one key press keeps; five presses keep about a quarter
+PAN_DIVISOR = 10  # one key press pans by a tenth of the screen, a capital letter by half of it
 
 NOTHING_TO_CLEAR = "nothing to clear: no mark, no search, no selection"
 NO_LANES = "this trace has no lanes"

@@ -25,8 +25,7 @@ from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.painted_widget import Lines, TextPanel, TextRun, follow_theme, wrap_text
 from torchprof_tui.ui.common.status_line import StatusLine
 
-OWN = "\0own"
-"""Id of the row with the questions about the open trace; no file has a NUL in its name."""
+OWN = "\0own"  # id of the row with the questions about the open trace; no file has a NUL in its name
 
 TITLE_CELLS = 42
 

@@ -20,8 +20,7 @@ from torchprof_tui.ui.memory.memory_worker import ShownDevice
 
 NOT_SEEN = "–"
 SIZE_CELLS, CATEGORY_CELLS, TIME_CELLS = 9, 10, 9
-WIDE_GUTTER = 58
-"""From this width the rows have columns for the begin and the end of the lifetime."""
+WIDE_GUTTER = 58  # from this width the rows have columns for the begin and the end of the lifetime
 
 
 def choose_gutter_width(width: int) -> int:

@@ -37,8 +37,7 @@ BAND_KINDS = {
 }
 """The colour of each category: that of a kind of events."""
 
-LETTERS = "pgoaitwu?"
-"""What the bands are filled with where the terminal has no colours."""
+LETTERS = "pgoaitwu?"  # what the bands are filled with where the terminal has no colours
 
 FULL, CURSOR, RESERVED = "█", "│", "╌"
 LEVEL_COUNT = len(LEVELS)
@@ -210,8 +209,7 @@ class Legend(PaintedWidget):
         return build_strip(runs, width, palette.text)
 
 
-GUTTER = 12
-"""Cells left of the curve."""
+GUTTER = 12  # cells left of the curve
 
 
 class SnapshotChart(CurveChart):

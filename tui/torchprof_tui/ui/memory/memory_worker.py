@@ -188,8 +188,7 @@ SNAPSHOT_STEM = "memory_snapshot"
 """How `run --memory-snapshot` names the file; of one rank of several, with `.rankN` after it."""
 
 
-DeviceStacks = tuple[TraceStacks | None, ...]
-"""For each device its stacks, None for none."""
+DeviceStacks = tuple[TraceStacks | None, ...]  # for each device its stacks, None for none
 
 
 def find_snapshot_beside(rank: Rank) -> Path | None:

@@ -28,14 +28,9 @@ from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_share, format_value
 
 NOT_SEEN = "–"
-MAX_ROWS = 5_000
-"""Rows of a list; what is smaller is summed in the last one."""
-
-MAP_CELLS = 24
-"""Cells of the map of a segment."""
-
-_MAP_MARKS = "·░▒▓█"
-"""How much of a cell of the map is in use, from nothing to all."""
+MAX_ROWS = 5_000  # rows of a list; what is smaller is summed in the last one
+MAP_CELLS = 24  # cells of the map of a segment
+_MAP_MARKS = "·░▒▓█"  # how much of a cell of the map is in use, from nothing to all
 
 
 class SnapshotList(str, Enum):

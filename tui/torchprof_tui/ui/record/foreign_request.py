@@ -25,8 +25,7 @@ MAX_SHOWN = 480
 MAX_COMMAND, MAX_FACT = 230, 60
 """Cells of command or file, and of any other fact, beyond MAX_SHOWN: no long fact moves another off the screen."""
 
-MAX_FORM_TEXT = 20_000
-"""Characters of a command that the form takes."""
+MAX_FORM_TEXT = 20_000  # characters of a command that the form takes
 
 _UNREADABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories that are drawn as nothing, reorder what is drawn, or act on the terminal."""

@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Trace
 
 
-MAX_ROW_CELLS = 300
-"""Cells of a past run's command; a stored one may have a megabyte."""
+MAX_ROW_CELLS = 300  # cells of a past run's command; a stored one may have a megabyte
 
 
 AGE_CELLS, OUTCOME_CELLS = 14, 8
@@ -80,8 +79,7 @@ STACK_OPTION = "--with-stack"
 PYTHON_OPTION = Option("--python", "text", "the interpreter that has torch, or its environment's folder", "PATH")
 OUTPUT_OPTION = Option("--output", "text", f"where runs are kept ({DEFAULT_OUTPUT})", "FOLDER")
 
-WIDE_MIN_WIDTH = 110
-"""Minimal width for the options beside the list."""
+WIDE_MIN_WIDTH = 110  # minimal width for the options beside the list
 
 PAST_RUNS_SHOWN = 20
 

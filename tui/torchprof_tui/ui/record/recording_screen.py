@@ -27,8 +27,7 @@ from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.record.console_view import ConsoleView
 
-POLL_SECONDS = 0.05
-"""20 times a second; faster updates cannot be read."""
+POLL_SECONDS = 0.05  # 20 times a second; faster updates cannot be read
 
 LIVE_KEY_HINTS = "ctrl+c stop, keep what was recorded   q stop and quit   page up, down scroll"
 STOP_MESSAGES_SAVING = (

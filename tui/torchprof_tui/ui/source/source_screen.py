@@ -163,8 +163,7 @@ class ProgramFileRead(Message):
     error: str = ""
 
 
-MIN_LINES = 8
-"""Height of the screen's box where the panels below leave less."""
+MIN_LINES = 8  # height of the screen's box where the panels below leave less
 
 
 class SourceScreen(GuardedModalScreen[None]):

@@ -25,14 +25,9 @@ from torchprof_tui.trace.core.user_files import create_state_folder, find_state_
 from torchprof_tui.trace.specs.address import is_key_averages_file, is_url, list_local_suffixes
 from torchprof_tui.trace.specs.rank_files import read_trace_head
 
-MAX_SCANNED = 3_000
-"""Directory entries that are examined; a folder of checkpoints and logs has fewer."""
-
-MAX_DEPTH = 2
-"""Tensorboard's handler writes to `./log/run1/x.pt.trace.json`."""
-
-MAX_SECONDS = 0.5
-"""Users do not wait longer for the list."""
+MAX_SCANNED = 3_000  # directory entries that are examined; a folder of checkpoints and logs has fewer
+MAX_DEPTH = 2  # TensorBoard's handler writes to `./log/run1/x.pt.trace.json`
+MAX_SECONDS = 0.5  # users do not wait longer for the list
 
 SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages"})
 
@@ -102,11 +97,8 @@ def _scan_folder(folder: Path, deadline: float) -> Iterator[LocalTrace]:
         folders = subfolders
 
 
-MAX_ENTRIES = 20
-"""More than the start screen shows at once; older entries are removed."""
-
-MAX_BYTES = 1 << 20
-"""Size of the file; MAX_ENTRIES paths of the greatest length have a tenth of it."""
+MAX_ENTRIES = 20  # more than the start screen shows at once; older entries are removed
+MAX_BYTES = 1 << 20  # size of the file; MAX_ENTRIES paths of the greatest length have a tenth of it
 
 RecentFile = Annotated[tuple[tuple[PathText, float], ...], Meta(max_length=1_000)]
 """(spec, Unix seconds when it was opened) of each trace, newest first."""

@@ -41,8 +41,7 @@ from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.number_format import format_age, format_file_size
 from torchprof_tui.ui.start.recent_traces import LocalTrace, RecentTrace, find_traces, list_recent_traces
 
-MAX_ENTRIES = 5_000
-"""Entries of a folder that are examined; completion must keep up with typing."""
+MAX_ENTRIES = 5_000  # entries of a folder that are examined; completion must keep up with typing
 
 
 class PathInput(Input):
@@ -135,8 +134,7 @@ SCAN_LIMIT = 600
 REMOTE_SHOWN = 200
 """Traces listed of a remote folder, besides its runs; the path of an older one can be typed."""
 
-RUNS_SHOWN = 4
-"""Runs listed of this folder; with the traces and the samples they fit on a page."""
+RUNS_SHOWN = 4  # runs listed of this folder; with the traces and the samples they fit on a page
 
 NAME_CELLS, NAME_SHARE = 34, 0.4
 """Cells that names take at most on a narrow screen, and their share of a wide one."""

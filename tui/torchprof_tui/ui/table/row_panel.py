@@ -18,8 +18,7 @@ RELATIVES_SHOWN = 8
 
 THREE_COLUMN_MIN_WIDTH = 120
 
-MIN_FULL_NAME_CELLS = 20
-"""Cells from which the recorded name of a kernel is shown behind its short name."""
+MIN_FULL_NAME_CELLS = 20  # cells from which the recorded name of a kernel is shown behind its short name
 
 
 class RowPanel(TextPanel):

@@ -37,8 +37,7 @@ from torchprof_tui.ui.common.number_format import format_value
 from torchprof_tui.ui.table.scope_choices import TableScope
 
 CHARTS_TAB = "charts"
-ARRIVALS_TAB = "arrivals"
-"""Table for several ranks: which rank arrived late at each collective."""
+ARRIVALS_TAB = "arrivals"  # table for several ranks: which rank arrived late at each collective
 
 REPETITIONS_TAB = "repeats"
 """Table of tokens, iterations and layers that were found in the order of the kernels."""

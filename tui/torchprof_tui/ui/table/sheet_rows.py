@@ -22,8 +22,7 @@ NAME_MIN_CELLS = 24
 MIN_TEXT_LIMIT, MAX_TEXT_LIMIT, TEXT_SHARE = 18, 40, 4
 """Cells of a text column, at most: a quarter of the width, within these limits. Texts that are longer are cut."""
 
-_SAMPLED_TEXTS = 2_000
-"""Distinct texts of a column that its width is computed from."""
+_SAMPLED_TEXTS = 2_000  # distinct texts of a column that its width is computed from
 
 _UNIT_CELLS = {
     Unit.COUNT: 4,

@@ -44,8 +44,7 @@ PANEL_MIN_HEIGHT, PANEL_HEIGHT_SHARE = 24, 0.35
 
 
 EXPORT_PROMPT = "write to"
-MEASURING = "measuring what limits …"
-"""In the line of the sentence under the table, until it is known."""
+MEASURING = "measuring what limits …"  # in the line of the sentence under the table, until it is known
 
 
 class TableScreen(ListScreen):

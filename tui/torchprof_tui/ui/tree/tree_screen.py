@@ -30,15 +30,13 @@ NUMBER_CELLS, SELF_CELLS, GPU_CELLS = 54, 12, 21
 """Cells of all columns of numbers; of the self time among them, which narrow terminals leave out; and of the two of the
 GPU, which a trace without GPU work leaves out instead."""
 
-SELF_MIN_WIDTH = 100
-"""Width from which the self time is shown."""
+SELF_MIN_WIDTH = 100  # width from which the self time is shown
 
 MAX_INDENT, MIN_LABEL_CELLS = 40, 22
 """Limit of the indentation, and cells that it leaves to the label; deeper nodes are marked with "…" and their depth."""
 
 
-MAX_SNAPSHOTS = 20
-"""Earlier foldings that are kept; each has a byte or two for each node."""
+MAX_SNAPSHOTS = 20  # earlier foldings that are kept; each has a byte or two for each node
 
 
 class TreeScreen(ListScreen):

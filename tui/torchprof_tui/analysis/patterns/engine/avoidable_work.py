@@ -11,8 +11,7 @@ from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
 from torchprof_tui.trace.core.arrays import I64, is_in, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
-NODE_REGEX = r"autograd::engine::evaluate_function: "
-"""Nodes that a backward pass evaluates."""
+NODE_REGEX = r"autograd::engine::evaluate_function: "  # nodes that a backward pass evaluates
 
 
 def find_launched_work(view: ScopeView, rows: I64) -> I64:

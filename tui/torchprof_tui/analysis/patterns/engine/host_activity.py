@@ -34,8 +34,7 @@ _NO_COMPUTATION_REGEX = (
 )
 """Ops that allocate, or only make a view: if one is long, it was held up."""
 
-MAX_THREADS = 8
-"""Launching threads that are told apart, those with most launches; the others count as one."""
+MAX_THREADS = 8  # launching threads that are told apart, those with most launches; the others count as one
 
 ALLOCATION_CALL_REGEX = r"(cuda|hip)(Malloc|Free)$|cuMem(Alloc|Free)(_v2)?$|cuMem(Create|Release|Map|Unmap)$"
 """Calls that allocate memory from the driver or free it; pool allocations (…Async) are cheap."""

@@ -35,8 +35,7 @@ def mark_matches(tables: TraceTables, pattern: str, *kinds: Kind) -> Bool:
 OPERATOR_LIKE_REGEX = r"(?!autograd::|torch::autograd)[\w.]+::\w"
 """`aten` ops, and library events named like operators (`torch.distributed.ddp.reducer::…`)."""
 
-CLONE_REGEX = r"aten::clone$"
-"""Copies a tensor, possibly into another layout."""
+CLONE_REGEX = r"aten::clone$"  # copies a tensor, possibly into another layout
 
 MATH_ATTENTION_REGEX = r"aten::_scaled_dot_product_attention_math$"
 """Attention by the slow reference, which is a pattern of its own: its kernels are counted there."""

@@ -21,8 +21,7 @@ from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_ADDRESSES, NO_MEMORY
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
 
-MAX_EVIDENCE = 1000
-"""Events of a pattern that stand for its allocations: those of the largest."""
+MAX_EVIDENCE = 1000  # events of a pattern that stand for its allocations: those of the largest
 
 
 @dataclass(frozen=True, slots=True)

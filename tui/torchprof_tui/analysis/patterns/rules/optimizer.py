@@ -19,8 +19,7 @@ from torchprof_tui.trace.core.arrays import I64, find_median, is_in
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
-FUSED_OPTIMIZERS = frozenset({"Adam", "AdamW", "SGD"})
-"""Classes of `torch.optim` with `fused=True` on a GPU."""
+FUSED_OPTIMIZERS = frozenset({"Adam", "AdamW", "SGD"})  # classes of `torch.optim` with `fused=True` on a GPU
 
 _FOREACH_OPTIMIZERS = frozenset({"Adagrad", "Adadelta", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop"})
 

@@ -18,8 +18,7 @@ from torchprof_tui.analysis.patterns.verdict.wins import Wins, find_remedy, pred
 from torchprof_tui.analysis.what_if.scenario import Scenario, ScenarioError, ScenarioKind
 from torchprof_tui.trace.model.trace import Trace
 
-LISTED_GAPS = 10
-"""Gaps that a report lists, longest first."""
+LISTED_GAPS = 10  # gaps that a report lists, longest first
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from importlib.resources import files
 
 import msgspec
 
-LEAST_PROGRAMS = 3
-"""Programs from which on something is said of a forecast."""
+LEAST_PROGRAMS = 3  # programs from which on something is said of a forecast
 
 
 class ForecastError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -57,8 +57,7 @@ UNKNOWN_PART_IDS = frozenset(["outside", "unknown", "unknown_edge"])
 """Parts in which it is not known what the GPU did, or nothing ran: every tree lists them last."""
 
 MAX_LINES = 12
-MIN_INNER_LINES = 3
-"""Lines kept free for what lies inside the parts, as far as there is anything."""
+MIN_INNER_LINES = 3  # lines kept free for what lies inside the parts, as far as there is anything
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,7 @@ from torchprof_tui.trace.core.arrays import I64, is_in, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
-MAX_STEP_EVENTS = 400_000
-"""Events of the replayed steps, on all ranks, up to which their graphs are built."""
+MAX_STEP_EVENTS = 400_000  # events of the replayed steps, on all ranks, up to which their graphs are built
 
 MAX_REPLAYED_EDGES = 150_000
 """Edges that are replayed for all predictions together: one takes 3 to 4 µs, in three rounds."""

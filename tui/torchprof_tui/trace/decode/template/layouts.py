@@ -43,8 +43,7 @@ from torchprof_tui.trace.decode.interning import (
 )
 from torchprof_tui.trace.model.raw_events import ARGS
 
-MAX_DIGITS = 16
-"""Digits of the longest number that can be read: two words."""
+MAX_DIGITS = 16  # digits of the longest number that can be read: two words
 
 WORD_BYTES = 8
 

@@ -47,18 +47,15 @@ if TYPE_CHECKING:
 
 
 PROBLEM_SIGN, NOTE_SIGN, ARTEFACT_SIGN = "●", "○", "·"
-IN_EVENT = "in"
-"""Stands for the key where the code behind a finding is known only by an event around it."""
+IN_EVENT = "in"  # stands for the key where the code behind a finding is known only by an event around it
 
 ID_CELLS, STAKE_CELLS, ROW_LABEL_CELLS = 26, 16, 9
-MIN_TEXT_CELLS = 20
-"""Minimum width of the text after an entry's id and cost; in less it is left out."""
+MIN_TEXT_CELLS = 20  # minimum width of the text after an entry's id and cost; in less it is left out
 
 TREE_MIN_HEIGHT, TREE_HEIGHT_PER_LINE, TREE_MAX_LINES = 12, 4, 6
 """The tree has lines from 12 lines of the panel on, another one per 4 more, when the entries matter more."""
 
-WHY_MIN_HEIGHT = 12
-"""Panel height from which the numbers behind the verdict are shown."""
+WHY_MIN_HEIGHT = 12  # panel height from which the numbers behind the verdict are shown
 
 _SHARE_CELLS, _TIME_CELLS, _BAR_CELLS = 6, 9, 20
 
@@ -279,8 +276,7 @@ class EvidenceCursor:
         return EvidencePlace(finding.id, start, end, event, index + 1, count, places.are_gaps)
 
 
-VERDICT_MIN_HEIGHT = 8
-"""Panel height from which the lines above the first entry are shown together with it."""
+VERDICT_MIN_HEIGHT = 8  # panel height from which the lines above the first entry are shown together with it
 
 
 class CheatsheetPanel(Panel):

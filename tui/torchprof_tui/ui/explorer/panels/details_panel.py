@@ -63,14 +63,9 @@ SHORT_KEYS = (("← → ↑ ↓", "events"), ("c", "all findings"), ("t", "table
 TIME_MIN_LINES, MAX_TIME_LINES = 5, 8
 """Lines that must be left for the list of where the time went, or of gaps, and the most that it takes."""
 
-NAME_CELLS = 60
-"""Of a name inside a sentence."""
-
-DO_CELLS = 7
-"""Of the label in front of what to do."""
-
-KEY_LINES_MIN_HEIGHT = 8
-"""Panel height from which each starter key has a line."""
+NAME_CELLS = 60  # of a name inside a sentence
+DO_CELLS = 7  # of the label in front of what to do
+KEY_LINES_MIN_HEIGHT = 8  # panel height from which each starter key has a line
 
 
 def format_findings(
@@ -230,8 +225,7 @@ def _format_gaps(gaps: Sequence[LargestGap], room: int, width: int, palette: Pal
     return lines[:room]
 
 
-MAX_LISTED = 3
-"""Kernels of either side whose names are listed; the others are counted."""
+MAX_LISTED = 3  # kernels of either side whose names are listed; the others are counted
 
 
 TWO_COLUMNS_MIN_WIDTH = 110

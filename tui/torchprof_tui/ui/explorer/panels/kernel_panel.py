@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 BAR_CELLS = 10
 LABEL_CELLS = 11
 STRIP_CELLS = 60
-MAX_TAIL_WAVES = 99
-"""Waves above which the last one does not matter."""
+MAX_TAIL_WAVES = 99  # waves above which the last one does not matter
 
 COLLECTIVE_NOTE = "It transfers, and waits for other ranks: how many SMs it fills says nothing about its speed."
 
@@ -201,8 +200,7 @@ def _format_shape(shape: tuple[int, int, int]) -> str:
     return "×".join(f"{size:,}" for size in shape)
 
 
-LOW_PANEL_HEIGHT = 8
-"""Panel height below which the occupancy comes before the launch."""
+LOW_PANEL_HEIGHT = 8  # panel height below which the occupancy comes before the launch
 
 
 class KernelPanel(Panel):

@@ -161,8 +161,7 @@ def format_title(trace: Trace, event: Event, palette: Palette, width: int) -> Li
     return [[(name, palette.strong), (time, palette.text)]]
 
 
-MAX_HOPS = 8
-"""Innermost hops of the capture that are listed; the others are counted."""
+MAX_HOPS = 8  # innermost hops of the capture that are listed; the others are counted
 
 KIND_OF_ROLE = {"python": Kind.PYTHON, "op": Kind.OP, "launch": Kind.RUNTIME, "step": Kind.STEP}
 

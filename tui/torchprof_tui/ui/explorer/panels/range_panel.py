@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from torchprof_tui.ui.explorer.background_queries import RangeRead
 
 BAR_CELLS = 8
-TWO_COLUMNS_MIN_WIDTH = 100
-"""Width from which CPU and GPU names are shown side by side."""
+TWO_COLUMNS_MIN_WIDTH = 100  # width from which CPU and GPU names are shown side by side
 
 
 class RangePanel(Panel):

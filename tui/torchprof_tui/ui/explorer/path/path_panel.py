@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 MARKED_RANGE = "the marked range"
 
-ALL_RANKS = -1
-"""Instead of the index of a rank: the path of all ranks."""
+ALL_RANKS = -1  # instead of the index of a rank: the path of all ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +129,7 @@ MAX_KEPT_PATHS = 4
 SEGMENT_MARGIN = 0.5
 """Margin on both sides of a segment that is shown, as a share of its length: what it waited for is on screen."""
 
-MIN_SEGMENT_CELLS = 3
-"""A segment that is narrower on screen is zoomed to."""
+MIN_SEGMENT_CELLS = 3  # a segment that is narrower on screen is zoomed to
 
 
 def read_path(trace: Trace, scope: PathScope) -> PathRead:

@@ -30,8 +30,7 @@ class WhatIfRead(Message):
     is_final: bool = False
 
 
-SEPARATOR = ";"
-"""Between the scenarios of a list; names of kernels contain commas."""
+SEPARATOR = ";"  # between the scenarios of a list; names of kernels contain commas
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,7 @@ class PathRead(WorkResult):
     problem: str = ""
 
 
-MAX_LONGEST = 50
-"""Segments that the panel lists."""
+MAX_LONGEST = 50  # segments that the panel lists
 
 
 @dataclass(frozen=True, slots=True)
