@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.analysis.what_if.test_forecast import ADD, GEMM, predict
@@ -18,7 +19,10 @@ from torchprof_tui.analysis.what_if.changes import (
     select_fusible,
     select_split_reductions,
 )
+from torchprof_tui.analysis.what_if.forecast import Forecaster
+from torchprof_tui.analysis.what_if.scenario import Scenario, ScenarioKind
 from torchprof_tui.analysis.what_if.step_model import RankModel, build_step_model
+from torchprof_tui.trace.model.event_kind import Kind
 
 REDUCE = (
     "void at::native::reduce_kernel<128, 4, at::native::ReduceOp<float, at::native::func_wrapper_t<float, "
@@ -113,3 +117,25 @@ def test_the_cost_of_launches_follows_the_cpu(slowness: int) -> None:
         ]
     outside, kept, generated = 1_010_000, 20 * 40_000 * EXTERN_DISPATCH, 20 * 5_000 * (EXTERN_CALL + FUSED_CALL)
     assert predict(entries, "compile").after == slowness * (outside + kept + generated) + COMPILED_REGION
+
+
+def loop_of_ops(between: float) -> list[Any]:
+    """A step of 1 ms with three ops of 20 µs from 100 µs on, `between` µs of the thread's own code between two."""
+    return [step(1, 0, 1000), *(cpu("aten::add", 100 + number * (20 + between), 20) for number in range(3))]
+
+
+@pytest.mark.parametrize(("between", "saved"), [(50, 160), (150, 60)])
+def test_the_code_that_calls_what_is_gone_is_gone_too(between: float, saved: float) -> None:
+    """Of a loop that is gone the code between its calls goes, too; a longer pause is work of its own."""
+    model = build_step_model(trace(*loop_of_ops(between)))
+    rows = np.flatnonzero(model.ranks[0].trace.kind == Kind.OP).tolist()
+    gone = Scenario("gone", ScenarioKind.EVENT, factor=0.0, rows=tuple(rows))
+    assert Forecaster(model).measure_saving(gone) == (1_000_000, 1_000_000 - 1000 * saved)
+
+
+def test_code_between_two_calls_stays_where_another_call_is_made_in_it() -> None:
+    model = build_step_model(trace(*loop_of_ops(50), cpu("aten::mul", 130, 10)))
+    own = model.ranks[0].trace
+    rows = [row for row in np.flatnonzero(own.kind == Kind.OP).tolist() if own.names[own.name[row]] == "aten::add"]
+    gone = Scenario("gone", ScenarioKind.EVENT, factor=0.0, rows=tuple(rows))
+    assert Forecaster(model).measure_saving(gone) == (1_000_000, 890_000)

@@ -178,3 +178,23 @@ def test_samples_are_replayed_and_never_slower_with_less(sample: Any) -> None:
         assert half.predicted_us <= same.before_us
         assert opened.what_if(["cpu=0.5", "cpu=0.5"]).predicted_us <= half.predicted_us
         assert opened.what_if(["cpu=0"]).predicted_us <= same.before_us
+
+
+def test_without_the_profiler_ops_and_launches_are_shorter_and_kernels_are_not() -> None:
+    """100 ops of 20 µs with a launch each, 5 µs of other code between two; then the same with long kernels."""
+    for takes, is_gpu_bound in ((1.0, False), (60.0, True)):
+        entries: list[Any] = [step(1, 0, 2500)]
+        for number in range(100):
+            at = 25.0 * number
+            entries += [cpu("aten::add", at, 20), runtime("cudaLaunchKernel", at + 4, 12, number + 1)]
+            entries.append(kernel(ADD, max(at + 18, 18 + number * takes), takes, number + 1))
+        forecaster = Forecaster(build_step_model(trace(*entries)))
+        recorded, left = forecaster.unchanged.step_time, forecaster.leave_out_profiler().unchanged.step_time
+        saved = recorded - left
+        assert saved == pytest.approx(0, abs=10_000) if is_gpu_bound else saved == pytest.approx(770_000, rel=0.01)
+
+
+def test_a_wait_for_the_gpu_is_none_of_the_profilers_time() -> None:
+    entries = [step(1, 0, 200), *launch(GEMM, 0, 7, 180, 1), runtime("cudaDeviceSynchronize", 10, 178, 2)]
+    forecaster = Forecaster(build_step_model(trace(*entries)))
+    assert forecaster.leave_out_profiler().unchanged.step_time >= 185_000

@@ -49,6 +49,11 @@ def test_the_base_is_named(base: CostBase, described: str) -> None:
     assert base.describe() == described
 
 
+def test_a_doubtful_saving_is_not_said() -> None:
+    doubtful = replace(finding(15_000_000, 0.2), is_won_doubtful=True)
+    assert describe_cost(doubtful, STEPS) == "up to 5.00 ms, 50 %"
+
+
 def test_why_and_what_to_do_are_one_clause_each() -> None:
     found = finding(1)
     assert list_reasons(found) == [("why", found.pattern.meaning), ("do", found.remedy.action)]

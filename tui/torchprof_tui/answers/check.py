@@ -88,7 +88,7 @@ class Finding(Record, frozen=True, kw_only=True, dict=True):
     share: Annotated[float, about("the same, of `base`")]
     leading: Annotated[bool, about("the verdict is about it")]
     won_share: Annotated[
-        float | None, about("what a fix saves at most, of `base`; only of problems whose fix can be replayed")
+        float | None, about("what a fix saves at most, of `base`; only where the trace can tell, else null")
     ] = None
     decided: Annotated[str, about("how the pattern is decided")]
     thresholds: Annotated[list[Threshold], about("the numbers that it is decided by")]
@@ -296,7 +296,7 @@ def _build_finding(report: CheckReport, checked: CheckedPattern) -> Finding:
         cannot_tell=said.reason if said.state is State.CANNOT_TELL else None,
         at_stake_us=report.base.price(checked) / 1000 if checked.is_problem else 0.0,
         share=round(checked.share, 6) if checked.is_problem else 0.0,
-        won_share=None if checked.won is None else round(checked.won, 6),
+        won_share=None if checked.claimed is None else round(checked.claimed, 6),
         leading=checked.is_leading,
         thresholds=_build_thresholds(pattern),
         evidence_count=len(said.events),

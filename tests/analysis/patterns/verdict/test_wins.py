@@ -15,13 +15,14 @@ from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Finding
 from torchprof_tui.analysis.patterns.verdict import check_report, wins
 from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport, RemedyFinder, check_trace
-from torchprof_tui.analysis.patterns.verdict.wins import Wins, find_remedy, predict_wins, rank_by_wins
+from torchprof_tui.analysis.patterns.verdict.wins import Saving, Wins, find_remedy, predict_wins, rank_by_wins
 from torchprof_tui.analysis.what_if.forecast import Forecaster
 from torchprof_tui.analysis.what_if.scenario import ScenarioKind, parse_scenario
 from torchprof_tui.analysis.what_if.step_model import build_step_model
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.labels import describe_cost
 
 
 @pytest.fixture(scope="module")
@@ -194,3 +195,35 @@ def test_without_steps_a_fix_wins_its_cost_at_most() -> None:
     assert report.wins.shares
     costs = {finding.id: finding.share for finding in report.findings}
     assert all(share <= costs[name] for name, share in report.wins.shares.items())
+
+
+@pytest.mark.parametrize(
+    ("scenario", "cost", "expected"),
+    [
+        ("pattern=x", 0.3, True),
+        ("pattern=x", 0.41, False),  # most of the cost is no time of the step's
+        ("pattern=x", 0.24, False),  # the cost leaves something out
+        ("launch=graph", 0.9, True),  # a remedy leaves something behind
+    ],
+)
+def test_a_saving_is_claimed_where_it_fits_the_cost(scenario: str, cost: float, expected: bool) -> None:
+    gone = replace(parse_scenario("event=1*0"), text=scenario) if "x" in scenario else parse_scenario(scenario)
+    assert Saving(0.3, 0.3).is_like(cost, gone) is expected
+
+
+def test_a_saving_is_not_claimed_where_the_median_step_says_another() -> None:
+    gone = parse_scenario("event=1*0")
+    assert Saving(0.3, 0.21).is_like(0.3, gone)
+    assert not Saving(0.3, 0.19).is_like(0.3, gone)
+
+
+def test_a_saving_that_hangs_on_the_profilers_time_is_not_claimed(
+    starved: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = check_whole(starved)
+    (found,) = report.problems
+    assert found.claimed == found.won
+    monkeypatch.setattr("torchprof_tui.analysis.what_if.profiler_cost.OP_COST", 200_000)
+    (found,) = check_whole(starved).problems
+    assert (found.won, found.claimed) == (report.wins.shares["input-starved"], None)
+    assert "a fix saves" not in describe_cost(found, report.base)

@@ -19,7 +19,7 @@ from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.analysis.what_if.back_to_back import GONE, RankChanges
 from torchprof_tui.analysis.what_if.scenario import OVERLAPPED, Scenario, ScenarioError, ScenarioKind
 from torchprof_tui.analysis.what_if.step_model import RankModel, StepModel
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 
 
@@ -278,12 +278,17 @@ def _keep_launches(changes: RankChanges, inside: Bool, extern: Bool, head: Bool,
         np.add.at(changes.added, pieces.edge[merged[first]], round(takes * unit))
 
 
-def apply_scenarios(model: StepModel, scenarios: Sequence[Scenario]) -> tuple[list[RankChanges], I64, int | None]:
+def apply_scenarios(
+    model: StepModel, scenarios: Sequence[Scenario], shares: Sequence[F64] = ()
+) -> tuple[list[RankChanges], I64, int | None]:
     """Apply scenarios: what they change, the delays int64[e], and the index of a rank that no other waits for.
 
-    Raises ScenarioError for a scenario that changes nothing in this step.
+    `shares`: of each rank what is left of its pieces before, float64[p]; () for all. Raises ScenarioError for a
+    scenario that changes nothing in this step.
     """
     changes = [RankChanges(rank) for rank in model.ranks]
+    for each, share in zip(changes, shares, strict=False):
+        each.piece_factor *= share
     without = None
     for scenario in scenarios:
         if scenario.kind is ScenarioKind.LATE_RANK:
@@ -329,6 +334,7 @@ def _change_rank(changes: RankChanges, scenario: Scenario) -> bool:
     if kind is ScenarioKind.EVENT and not factor and rows is not None:  # what is gone waits for nothing
         waits = np.isin(rank.graph.edge_kind, (EdgeKind.SYNC, EdgeKind.SYNC_BY_ORDER))
         changes.gone |= waits & _is_inside(rank, rank.graph.event, rows)
+        pieces |= _select_calling_code(rank, rows)
     return changes.scale(pieces, work, factor)
 
 
@@ -384,6 +390,38 @@ def _select_between(rank: RankModel, gaps: I64) -> Bool:
         ends = trace.start[first[own]] + trace.duration[first[own]]
         between = union(ends, np.maximum(trace.start[last[own]], ends))
         chosen |= (pieces.lane == lane) & between.contains(pieces.start)
+    return chosen
+
+
+CALLING_CODE = 100_000
+"""ns of a thread's own code between two calls that can be there to make the second one."""
+
+_STRUCTURE = (Kind.OP, Kind.RUNTIME, Kind.STEP, Kind.ANNOTATION)
+
+
+def _select_calling_code(rank: RankModel, rows: I64) -> Bool:
+    """Select the pieces between two events that follow each other on a thread, as the code of a loop does: bool[p].
+
+    Nothing else begins or ends between them, so that what the thread did there was to call the second one.
+    """
+    trace, pieces = rank.trace, rank.pieces
+    chosen = np.zeros(len(pieces), np.bool_)
+    for lane in sorted_unique(pieces.lane).tolist():
+        own = rows[trace.lane[rows] == lane]
+        inside = union(trace.start[own], trace.start[own] + trace.duration[own])
+        if len(inside) < 2:
+            continue
+        of_lane = slice(trace.lanes[lane].first, trace.lanes[lane].last)
+        start = trace.start[of_lane][np.isin(trace.kind[of_lane], _STRUCTURE)]
+        end = start + trace.duration[of_lane][np.isin(trace.kind[of_lane], _STRUCTURE)]
+        kept = ~inside.contains(start)
+        start, end = start[kept], np.sort(end[kept])
+        begin, until = inside.ends[:-1], inside.starts[1:]
+        others = start.searchsorted(until, "left") - start.searchsorted(begin, "left")
+        others += end.searchsorted(until, "right") - end.searchsorted(begin, "right")
+        between = np.flatnonzero((others == 0) & (until - begin <= CALLING_CODE))
+        if len(between):
+            chosen |= (pieces.lane == lane) & union(begin[between], until[between]).contains(pieces.start)
     return chosen
 
 

@@ -11,6 +11,7 @@ from torchprof_tui.analysis.critical_path.critical_path import MAX_REPLAY_ERROR
 from torchprof_tui.analysis.critical_path.segments import SegmentKind, describe_kind
 from torchprof_tui.analysis.what_if.back_to_back import Rounds, replay_rounds, sum_path
 from torchprof_tui.analysis.what_if.changes import apply_scenarios
+from torchprof_tui.analysis.what_if.profiler_cost import find_unprofiled_share
 from torchprof_tui.analysis.what_if.scenario import Scenario, parse_scenario
 from torchprof_tui.analysis.what_if.step_model import StepModel
 
@@ -113,22 +114,36 @@ class Forecast:
 
 
 class Forecaster:
-    """Predicts one step under one list of scenarios after the other."""
+    """Predicts one step under one list of scenarios after the other.
 
-    def __init__(self, model: StepModel) -> None:
+    `is_unprofiled`: without the time that the profiler adds, of which only a bound is known (profiler_cost.py).
+    """
+
+    def __init__(self, model: StepModel, *, is_unprofiled: bool = False) -> None:
         self.model = model
+        self._shares = tuple(find_unprofiled_share(rank) for rank in model.ranks) if is_unprofiled else ()
+
+    def leave_out_profiler(self) -> Forecaster:
+        """Return the forecaster of the same step without the time that the profiler adds."""
+        return Forecaster(self.model, is_unprofiled=True)
 
     @cached_property
     def unchanged(self) -> Rounds:
         """The replay without changes."""
-        return replay_rounds(self.model, self.model.delay)
+        return replay_rounds(self.model, apply_scenarios(self.model, (), self._shares)[1])
+
+    def measure_saving(self, scenario: Scenario) -> tuple[int, int]:
+        """Measure the step time without and with a scenario, ns; the latter is never longer. Raises ScenarioError."""
+        before = self.unchanged.step_time
+        _, delay, without = apply_scenarios(self.model, [scenario], self._shares)
+        return before, min(before, replay_rounds(self.model, delay, without).step_time)
 
     def predict(self, scenarios: Sequence[Scenario | str]) -> Forecast:
         """Predict the step under these scenarios together. Raises ScenarioError."""
         parsed = tuple(parse_scenario(each) if isinstance(each, str) else each for each in scenarios)
         model, before = self.model, self.unchanged
-        changes, delay, without = apply_scenarios(model, parsed)
-        rounds = replay_rounds(model, delay, without)
+        changes, delay, without = apply_scenarios(model, parsed, self._shares)
+        rounds = replay_rounds(model, delay, without) if parsed else before
         window = model.ranks[0].window
         path = sum_path(model, rounds, changes)
         total = max(sum(time for _, _, time in path), 1)

@@ -41,14 +41,14 @@ def describe_cost(finding: Finding, base: CostBase) -> str:
 
 
 def describe_saving(finding: Finding) -> str:
-    """Describe what a fix saves, where that is less than the finding costs and not nothing."""
-    if not finding.won or finding.won >= _LESS * finding.share:
+    """Describe what a fix saves, where that is claimed, less than the finding costs and not nothing."""
+    if not finding.claimed or finding.claimed >= _LESS * finding.share:
         return ""
     # imported by name: lanes are shown before any finding
     errors = importlib.import_module("torchprof_tui.analysis.patterns.verdict.forecast_errors")
     error = errors.find_forecast_error(finding.id)
     measured = error.describe() if error is not None else ""
-    return f"a fix saves at most {format_share(finding.won)}" + (f", {measured}" if measured else "")
+    return f"a fix saves at most {format_share(finding.claimed)}" + (f", {measured}" if measured else "")
 
 
 def list_reasons(finding: Finding) -> list[tuple[str, str]]:

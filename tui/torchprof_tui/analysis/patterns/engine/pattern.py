@@ -248,7 +248,8 @@ class Finding:
 
     Until costs are measured that is the time at stake over the scope's length. `cost`: ns, None until then. `line`:
     where in the user's code a problem comes from, if it is known. `won`: what its fix saves at most, as a share of the
-    same time; None where that was not predicted. `is_leading`: whether the verdict is about it.
+    same time; None where that was not predicted. `is_leading`: whether the verdict is about it. `is_won_doubtful`:
+    whether it is not claimed, since something else comes to another number.
     """
 
     pattern: Pattern
@@ -258,10 +259,16 @@ class Finding:
     won: float | None = None
     cost: int | None = None
     is_leading: bool = False
+    is_won_doubtful: bool = False
 
     @property
     def id(self) -> str:
         return self.pattern.id
+
+    @property
+    def claimed(self) -> float | None:
+        """What its fix is said to save at most, as a share; None where the trace cannot tell."""
+        return None if self.is_won_doubtful else self.won
 
     @property
     def state(self) -> State:

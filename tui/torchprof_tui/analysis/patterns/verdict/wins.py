@@ -1,8 +1,9 @@
 """Predict what a fix saves at most: replay a step without the launches, kernels and waits of its finding.
 
-The step of median duration stands for the trace, or all of them where they differ. The work is bounded, so that a check
-of a large trace takes no second longer: large steps are left out, and of many problems those that cost most are
-replayed.
+The step of median duration stands for the trace, or all of them where they differ. A saving is claimed only where other
+ways to measure it come to the same: what the finding costs, the replay without the profiler's time, and the median step
+where steps differ. The work is bounded, so that a check of a large trace takes no second longer: large steps are left
+out, and of many problems those that cost most are replayed.
 """
 
 from __future__ import annotations
@@ -28,6 +29,12 @@ MAX_STEP_EVENTS = 400_000  # events of the replayed steps, on all ranks, up to w
 
 MAX_REPLAYED_EDGES = 150_000
 """Edges that are replayed for all predictions together: one takes 3 to 4 µs, in three rounds."""
+
+SAME = 0.10
+"""Largest difference of two shares of a step that are taken for the same saving."""
+
+MOST_ABOVE_COST = 0.05
+"""By which a replay may save more than the finding costs: a larger excess says that the cost leaves something out."""
 
 _REMEDIES = {
     "overhead-bound": "launch=graph",
@@ -86,12 +93,14 @@ def _add_launches(trace: Trace, events: I64) -> I64:
 class Wins:
     """What fixes save at most: `shares` of what costs are shares of, 0..1, by pattern id. `steps`: those replayed.
 
-    `problem`: why nothing could be predicted, else empty.
+    `doubtful`: ids of those that are not claimed, since something else comes to another number. `problem`: why nothing
+    could be predicted, else empty.
     """
 
     shares: dict[str, float] = field(default_factory=dict)
     steps: tuple[str, ...] = ()
     problem: str = ""
+    doubtful: frozenset[str] = frozenset()
 
 
 def predict_wins(trace: Trace, findings: Sequence[Finding], base: CostBase) -> Wins:
@@ -116,8 +125,13 @@ def predict_wins(trace: Trace, findings: Sequence[Finding], base: CostBase) -> W
     if problem:
         return Wins(problem=problem)
     costs = {finding.id: finding.share for finding in findings}
-    shares = {name: min(share, costs[name]) for name, share in _replay_all(forecasters, scenarios)}
-    return Wins(shares, tuple(each.step for each in unchanged if each.step))
+    saved = dict(_replay_all(forecasters, scenarios))
+    likely = {name: scenarios[name] for name, saving in saved.items() if saving.is_like(costs[name], scenarios[name])}
+    unprofiled = [forecaster.leave_out_profiler() for forecaster in forecasters] if likely else []
+    sure = {name for name, other in _replay_all(unprofiled, likely) if abs(other.share - saved[name].share) <= SAME}
+    shares = {name: min(saving.share, costs[name]) for name, saving in saved.items()}
+    steps = tuple(each.step for each in unchanged if each.step)
+    return Wins(shares, steps, doubtful=frozenset(shares) - sure)
 
 
 def _find_scenarios(trace: Trace, findings: Sequence[Finding]) -> dict[str, Scenario]:
@@ -149,10 +163,23 @@ def _choose_steps(trace: Trace, base: CostBase) -> list[int | None]:
     return numbers if sum(_count_step_events(trace, number) for number in numbers) <= MAX_STEP_EVENTS else [None]
 
 
-def _replay_all(forecasters: Sequence[Forecaster], scenarios: dict[str, Scenario]) -> Iterator[tuple[str, float]]:
-    """Replay each scenario in all steps, as long as the number of edges allows: the ids and what is saved, 0..1."""
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What a scenario saves of the replayed steps together, and of the median one of them: 0..1."""
+
+    share: float
+    of_median: float
+
+    def is_like(self, cost: float, scenario: Scenario) -> bool:
+        """Whether it fits what the finding costs, of which only a remedy leaves a part, and the steps agree."""
+        least = cost - SAME if scenario.kind is ScenarioKind.EVENT else 0.0
+        return least <= self.share <= cost + MOST_ABOVE_COST and abs(self.of_median - self.share) <= SAME
+
+
+def _replay_all(forecasters: Sequence[Forecaster], scenarios: dict[str, Scenario]) -> Iterator[tuple[str, Saving]]:
+    """Replay each scenario in all steps, as long as the number of edges allows: the ids and what is saved."""
     edges = sum(len(forecaster.model.source) for forecaster in forecasters)
-    known: dict[Scenario, float | None] = {}
+    known: dict[Scenario, Saving | None] = {}
     budget = MAX_REPLAYED_EDGES - edges
     for name, scenario in scenarios.items():
         key = replace(scenario, text="")
@@ -160,30 +187,38 @@ def _replay_all(forecasters: Sequence[Forecaster], scenarios: dict[str, Scenario
             if known and budget < edges:
                 continue
             budget -= edges
-            known[key] = _predict_share(forecasters, scenario)
-        share = known[key]
-        if share is not None:
-            yield name, share
+            known[key] = _measure_saving(forecasters, scenario)
+        saving = known[key]
+        if saving is not None:
+            yield name, saving
 
 
 def rank_by_wins(findings: Sequence[Finding], wins: Wins) -> list[Finding]:
     """Set what fixes save, and sort again: a problem whose fix saves next to nothing is none."""
-    return sorted((replace(finding, won=wins.shares.get(finding.id)) for finding in findings), key=severity_sort_key)
+    won = (
+        replace(finding, won=wins.shares.get(finding.id), is_won_doubtful=finding.id in wins.doubtful)
+        for finding in findings
+    )
+    return sorted(won, key=severity_sort_key)
 
 
-def _predict_share(forecasters: Sequence[Forecaster], scenario: Scenario) -> float | None:
-    """Predict what a scenario saves of all these steps together, 0..1; None where it changes none of them."""
-    before = after = 0
+def _measure_saving(forecasters: Sequence[Forecaster], scenario: Scenario) -> Saving | None:
+    """Measure what a scenario saves of these steps; None where it changes none of them."""
+    times = []
     is_changed = False
     for forecaster in forecasters:
-        unchanged = changed = forecaster.unchanged.step_time
+        before = forecaster.unchanged.step_time
+        times.append((before, before))
         try:
-            changed = forecaster.predict([scenario]).after
+            times[-1] = forecaster.measure_saving(scenario)
             is_changed = True
         except ScenarioError:  # not in this step
             pass
-        before, after = before + unchanged, after + min(changed, unchanged)
-    return 1 - after / before if is_changed and before else None
+    before, after = (sum(column) for column in zip(*times, strict=True))
+    if not is_changed or not before:
+        return None
+    median, left = sorted(times)[len(times) // 2]
+    return Saving(1 - after / before, 1 - left / median if median else 0.0)
 
 
 def _count_step_events(trace: Trace, number: int | None) -> int:
