@@ -10,15 +10,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.helpers.paths import ROOT
 from torchprof_try import remedies
 from torchprof_try.answers import build_tried
+from torchprof_try.estimates import Saving
 from torchprof_try.program_process import ProgramCommand, split_command
 from torchprof_try.remedies import REMEDIES, Evidence, choose_remedies, combine, predict_saving
-from torchprof_try.trials import TrialRequest, Trials
+from torchprof_try.trials import TrialRequest, TrialRow, Trials
 from torchprof_tui.runs.recording_request import HARNESS
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.load_in_process import load_trace
@@ -200,6 +202,31 @@ def test_forecasts_are_those_of_the_findings(monkeypatch: pytest.MonkeyPatch) ->
         finding, predicted = predict_saving(names["workers"], evidence)
         assert finding == "input-starved"
         assert predicted == pytest.approx(share)
+
+
+def test_what_could_be_shown_by_more_runs_is_repeated() -> None:
+    def row(name: str, share: float, low: float, loss: str = "equal") -> TrialRow:
+        return TrialRow(name, state="measured", saving=Saving(share, low, 2 * share - low), loss=loss)
+
+    names = ("tf32", "bf16", "compile", "keep-cache", "gc-frozen", "channels-last", "set-to-none")
+    rows = [row("tf32", 0.3, 0.1), row("bf16", 0.4, -0.1, "different"), row("compile", 0.2, -0.2)]
+    rows += [row("keep-cache", 0.5, -0.1), row("gc-frozen", 0.1, -0.2), row("channels-last", 0.01, -0.3)]
+    trials = Trials(TrialRequest(("x.py",)), rows=[*rows, TrialRow("set-to-none", state="failed")])
+    tried = [remedies.BY_NAME[name] for name in names]
+    assert [each.name for each in trials._list_winners(tried)] == ["tf32"]
+    assert [each.name for each in trials._list_undecided(tried)] == ["keep-cache", "compile"]
+
+
+@pytest.mark.parametrize(("share", "fired"), [(0.3, {"gc-pause": 0.3}), (0.01, {})])
+def test_the_collector_s_own_time_is_evidence(
+    monkeypatch: pytest.MonkeyPatch, share: float, fired: dict[str, float]
+) -> None:
+    nothing = SimpleNamespace(patterns=[], verdict=SimpleNamespace(first=""))
+    monkeypatch.setattr("torchprof_try.trials.load_trace", lambda *_, **__: None)
+    monkeypatch.setattr("torchprof_try.trials.check_range", lambda *_: nothing)
+    trials = Trials(TrialRequest(("x.py",)))
+    trials._gc_share = share
+    assert trials._check("trace.json").fired == fired
 
 
 def test_commands_are_split() -> None:

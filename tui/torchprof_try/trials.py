@@ -33,6 +33,13 @@ from torchprof_tui.trace.loading.load_in_process import load_trace
 BASELINE = "baseline"
 BETWEEN = 2  # remedies from one run of the baseline to the next
 
+NOTABLE = 0.05
+"""Share of a step: the least that is repeated where it is not shown yet, and the least time of the garbage collector
+that suggests a remedy."""
+
+MAX_UNDECIDED = 2
+"""Remedies that are repeated beside the winners: those that save most where it is not shown yet."""
+
 SPEC_VARIABLE = "TORCHPROF_TRIAL"
 """Environment variable of the recorder: the spec of a trial that is recorded."""
 
@@ -125,6 +132,7 @@ class Trials:
     _folder: str = ""
     _recordings: dict[str, str] = field(default_factory=dict)
     _has_gpu: bool = False
+    _gc_share: float = 0.0
     _now: str = ""
     _done: int = 0
     _planned: int = 0
@@ -218,9 +226,9 @@ class Trials:
             if index % BETWEEN == BETWEEN - 1 and not self._is_over(1):
                 yield from self._try(BASELINE, ())
         for _ in range(self.request.repeat):
-            winners = self._list_winners(remedies)
-            self._planned += 2 * len(winners)
-            for remedy in winners:
+            repeated = [*self._list_winners(remedies), *self._list_undecided(remedies)]
+            self._planned += 2 * len(repeated)
+            for remedy in repeated:
                 if self._is_over(2):
                     is_cut = True
                     break
@@ -245,12 +253,18 @@ class Trials:
 
     def _list_winners(self, remedies: Sequence[Remedy]) -> list[Remedy]:
         """List the remedies that won and left the losses what they were, the best first."""
-        won = []
-        for remedy in remedies:
-            row = self._find(remedy.name)
-            if row.saving is not None and row.saving.is_won and row.loss != "different":
-                won.append((row.saving.share, remedy))
-        return [remedy for _, remedy in sorted(won, key=lambda pair: -pair[0])]
+        return [remedy for saving, remedy in self._rank(remedies) if saving.is_won]
+
+    def _list_undecided(self, remedies: Sequence[Remedy]) -> list[Remedy]:
+        """List those that seem to save most, where more runs could show it."""
+        undecided = [remedy for saving, remedy in self._rank(remedies) if saving.share >= NOTABLE and not saving.is_won]
+        return undecided[:MAX_UNDECIDED]
+
+    def _rank(self, remedies: Sequence[Remedy]) -> list[tuple[Saving, Remedy]]:
+        """Rank the measured remedies that left the losses what they were, those that saved most first."""
+        rows = [(self._find(remedy.name), remedy) for remedy in remedies]
+        kept = [(row.saving, remedy) for row, remedy in rows if row.saving is not None and row.loss != "different"]
+        return sorted(kept, key=lambda pair: -pair[0].share)
 
     # --- one process ---------------------------------------------------------------------------------------------
 
@@ -273,6 +287,8 @@ class Trials:
             self._times.setdefault(name, []).append(blocks)
             self._losses.setdefault(name, []).append(report["losses"])
             self.device, self.torch = report["device"], report["torch"]
+            if name == BASELINE:
+                self._gc_share = report["gc_seconds"] / (sum(blocks) * report["block_steps"])
             self.places = self.places.add(report["script"], report["places"], report["calls"])
             times = [time for run in self._times[name] for time in run]
             measured = replace(before, state="measured", step=sorted(times)[len(times) // 2], why="")
@@ -383,6 +399,8 @@ class Trials:
             self.trace = shutil.copy(trace, self.request.keep)
         check = check_range(load_trace(trace, cache=False), None, None)
         fired = {each.id: each.won_share for each in check.patterns if each.state == "fired"}
+        if self._gc_share >= NOTABLE:  # measured without the profiler, by callbacks of the collector
+            fired["gc-pause"] = self._gc_share
         places: dict[str, tuple[tuple[str, int], ...]] = {}
         for each in check.patterns:
             name, _, number = (each.line or "").rpartition(":")

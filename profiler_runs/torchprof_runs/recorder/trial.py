@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import importlib
 import json
 import math
@@ -73,6 +74,8 @@ class StepTimer(FirstStep):
         self.block_seconds: list[float] = []
         self.block_steps = max(1, steps // BLOCKS)
         self.peak_memory = 0
+        self.gc_seconds = 0.0
+        self._collection_began = 0.0
         self._warmup, self._blocks = max(warmup, 1), min(BLOCKS, steps)
         self._began = self._block_began = 0.0
 
@@ -83,6 +86,7 @@ class StepTimer(FirstStep):
             _wait_for_gpu()
             if torch.cuda.is_available():
                 torch.cuda.reset_peak_memory_stats()
+            gc.callbacks.append(self._note_collection)
             self._began = self._block_began = time.perf_counter()
         elif self.count > self._warmup and (self.count - self._warmup) % self.block_steps == 0:
             _wait_for_gpu()
@@ -91,7 +95,15 @@ class StepTimer(FirstStep):
             self._block_began = now
             if len(self.block_seconds) >= self._blocks or now - self._began > self.seconds:
                 self.peak_memory = _read_peak_memory()
+                gc.callbacks.remove(self._note_collection)
                 raise TrialFinishedError
+
+    def _note_collection(self, phase: str, _: Any) -> None:
+        now = time.perf_counter()
+        if phase == "start":
+            self._collection_began = now
+        else:
+            self.gc_seconds += now - self._collection_began
 
 
 class Turn:
@@ -214,6 +226,7 @@ def main(argv: list[str]) -> int:
     report |= {
         "block_seconds": timer.block_seconds,
         "block_steps": timer.block_steps,
+        "gc_seconds": timer.gc_seconds,
         "steps": timer.count,
         "modules": [type(each).__name__ for each in timer.modules],
         "peak_memory_bytes": timer.peak_memory,

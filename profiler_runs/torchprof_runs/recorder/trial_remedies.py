@@ -47,6 +47,7 @@ _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LIBRARIES = ("site-packages", "dist-packages", f"{os.sep}torch{os.sep}", f"{os.sep}lib{os.sep}python")
 
 
+@functools.cache
 def is_own_file(path: str) -> bool:
     """Whether a file of code is the user's own: no library, no recorder, no workload, and no code without a file."""
     return not (path.startswith((_HERE, "<")) or any(part in path for part in _LIBRARIES))
@@ -286,7 +287,7 @@ def _thin_readings() -> None:
         count, value = known.get(place, (0, None))
         if count % ITEM_EVERY == 0:
             value = original(self)
-        else:
+        elif count == 1:  # once: a program reads thousands of numbers, and noting takes as long as reading
             note_use("thin-logging")
         known[place] = count + 1, value
         return value

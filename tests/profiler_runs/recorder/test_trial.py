@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -76,3 +77,31 @@ def test_channels_last_reaches_the_state_of_the_optimizer(fused: bool) -> None:
     weight = module[0].weight
     assert weight.is_contiguous(memory_format=torch.channels_last)
     assert {optimizer.state[weight][key].stride() for key in ("exp_avg", "exp_avg_sq")} == {weight.stride()}
+
+
+def test_the_collector_is_timed_within_the_measured_steps() -> None:
+    timer = trial.StepTimer(1, 6, 1e9)
+    before = len(gc.callbacks)
+    gc.collect()
+    timer.note_step()
+    assert timer.gc_seconds == 0
+    gc.collect()
+    assert timer.gc_seconds > 0
+    for _ in range(5):
+        timer.note_step()
+    with pytest.raises(trial.TrialFinishedError):
+        timer.note_step()
+    assert len(gc.callbacks) == before
+
+
+def test_a_number_that_is_read_often_is_noted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    remedies = trial.trial_remedies
+    monkeypatch.setattr(torch.Tensor, "item", torch.Tensor.item)
+    noted: list[str] = []
+    monkeypatch.setattr(remedies, "note_use", noted.append)
+    remedies.AT_START["thin-logging"]()
+
+    kind = type("OnGpu", (torch.Tensor,), {"device": torch.device("cuda")})
+    value = torch.tensor(3.0).as_subclass(kind)
+    assert [torch.Tensor.item(value) for _ in range(20)] == [3.0] * 20
+    assert noted == ["thin-logging"]
