@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.long_run import keep_some
 from tests.helpers.terminal import Terminal
 from torchprof_samples import find
 
@@ -85,7 +86,9 @@ def test_a_hangup_leaves_no_folder_behind(tmp_path: Path) -> None:
     assert not list(temporary.glob("torchprof-tui-*"))
 
 
-@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "xterm"}, {"COLORTERM": "truecolor"}])
+@pytest.mark.parametrize(
+    "environment", keep_some([{"NO_COLOR": "1"}, {"TERM": "xterm"}, {"COLORTERM": "truecolor"}], 1)
+)
 def test_kinds_of_terminals(environment: dict[str, str]) -> None:
     with Terminal([str(PROGRAM), str(SAMPLE)], columns=80, lines=24, **environment) as terminal:
         terminal.wait_for("NVIDIA H200", "stream 7")

@@ -1,4 +1,4 @@
-"""Leave some cases of a parametrized test to the long run, `pytest -m long`."""
+"""Leave some cases of a parametrized test, and most examples of a property, to the long run, `nox -s long`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 
 def keep_some(cases: Iterable[Any], kept: int) -> list[Any]:
@@ -16,6 +17,11 @@ def keep_some(cases: Iterable[Any], kept: int) -> list[Any]:
         pytest.param(*values, id=name, marks=marks if position in chosen else (*marks, pytest.mark.long))
         for position, (values, name, marks) in enumerate(map(_take_apart, listed))
     ]
+
+
+def scale_examples(factor: float) -> int:
+    """Return so many times the examples of hypothesis' profile: of a property that needs more of them, or few."""
+    return max(round(settings.default.max_examples * factor), 1)  # type: ignore[union-attr]
 
 
 def _take_apart(case: Any) -> tuple[tuple[Any, ...], str | None, tuple[Any, ...]]:

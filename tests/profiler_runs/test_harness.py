@@ -92,6 +92,7 @@ def test_as_a_module(start: Start, tmp_path: Path) -> None:
     assert run.out == f"{tmp_path} True\n"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_isolated(tmp_path: Path) -> None:
     """With -I neither the harness nor the program is on sys.path."""

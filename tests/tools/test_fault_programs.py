@@ -118,13 +118,11 @@ def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monke
     assert result.notes[-1].startswith("no end after")
 
 
+@pytest.mark.long  # each records twice, in processes that import torch
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mark", "per_step"),
-    [
-        ("nonzero_routing", "aten::nonzero", 32),
-        pytest.param("gc_pauses", "<built-in function collect>", 1, marks=pytest.mark.long),
-    ],
+    [("nonzero_routing", "aten::nonzero", 32), ("gc_pauses", "<built-in function collect>", 1)],
 )
 def test_only_the_faulty_trace_has_the_fault(name: str, mark: str, per_step: int, tmp_path: Path) -> None:
     skip_without("torch")

@@ -22,6 +22,7 @@ import pytest
 from tests.helpers import slow_reference
 from tests.helpers.chain_reference import ReferenceChains, assert_chains_equal
 from tests.helpers.column_equality import assert_deeply_equal
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SHARED_TRACES, find_shared_traces, mark_long_traces
 from torchprof_tui.analysis.kernel.footprint import Footprint, compute_footprint
 from torchprof_tui.trace.build.build_trace import build_trace
@@ -55,7 +56,7 @@ class OpenedTrace(NamedTuple):
     folder: Path
 
 
-@pytest.fixture(scope="module", params=mark_long_traces(FILES))
+@pytest.fixture(scope="module", params=keep_some(mark_long_traces(FILES), 90))
 def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenedTrace]:
     folder = tmp_path_factory.mktemp("trace")
     # The collector would traverse the millions of parsed dicts again and again, while they are made and in every test.

@@ -79,6 +79,7 @@ async def test_an_agent_can_name_no_program_and_no_trace_of_others(trace: Path, 
     assert "not made by you" in await session.read_error("try", trace=str(copy / trace.name))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 async def test_an_agent_tries_within_its_limits(trace: Path, tmp_path: Path) -> None:
     save_request(str(trace.parent), RecordingRequest(("loop.py",), (), sys.executable), str(tmp_path / "code"))

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import ROOT
 from torchprof_try import remedies
 from torchprof_try.answers import build_tried
@@ -73,13 +74,16 @@ def try_all(*command: str, **more: object) -> Trials:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "said"),
-    [
-        ("rmtree", "would change"),
-        ("rename", "would change"),
-        ("overwrite", "would change"),
-        ("shell", "would start another program"),
-        ("early", "exit status 3"),
-    ],
+    keep_some(
+        [
+            ("rmtree", "would change"),
+            ("rename", "would change"),
+            ("overwrite", "would change"),
+            ("early", "exit status 3"),
+            ("shell", "would start another program"),
+        ],
+        2,
+    ),
 )
 def test_what_cannot_be_repeated_is_refused_and_nothing_changes(folder: Path, what: str, said: str) -> None:
     before = list_files(folder)

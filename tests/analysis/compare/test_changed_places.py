@@ -97,6 +97,7 @@ def test_copies_that_overlap_count_once() -> None:
     assert time[time > 0].tolist() == [20_000, 20_000]
 
 
+@pytest.mark.long
 def test_a_compiled_step_copies_in_forward_and_backward() -> None:
     """By raw JSON, ms a step without another kernel: load_batch 2.66 → 2.29, forward and backward 0.46 → 14.49."""
     paths = [

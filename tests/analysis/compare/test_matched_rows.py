@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.analysis.compare.sides import load_side, side_of
+from tests.helpers.long_run import scale_examples
 from tests.helpers.paths import SAMPLES, SHARED_TRACES
 from tests.helpers.trace_builder import Entry, cpu, kernel, runtime, step, trace
 from torchprof_tui.analysis.compare.matched_rows import (
@@ -275,14 +276,14 @@ def programs(draw: st.DrawFn) -> Trace:
 
 
 @given(programs(), programs())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scale_examples(1), deadline=None)
 def test_sums_and_mirror_image(first: Trace, second: Trace) -> None:
     for by in ALL_BY:
         assert_properties(side_of(first), side_of(second), by)
 
 
 @given(programs())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=scale_examples(1), deadline=None)
 def test_a_recording_matches_itself(recorded: Trace) -> None:
     assert_equal_to_itself(side_of(recorded))
 
@@ -357,7 +358,7 @@ def test_compiled_training_leaves_no_gpu_work_unexplained() -> None:
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        ("pairs/timesformer_mi300.json.gz", "pairs/timesformer_h100.json.gz"),
+        pytest.param("pairs/timesformer_mi300.json.gz", "pairs/timesformer_h100.json.gz", marks=pytest.mark.long),
         ("gpt2_train_modules_flops.pt.trace.json.gz", "gpt2_train_compile.pt.trace.json.gz"),
         ("cuda_graph_replay.pt.trace.json.gz", "gpt2_train_compile.pt.trace.json.gz"),
     ],

@@ -7,6 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.analysis.critical_path.simulated_steps import LATENCY, Instruction, simulate
+from tests.helpers.long_run import scale_examples
 from torchprof_tui.analysis.critical_path.build_graph import UNKNOWN_DELAY
 from torchprof_tui.analysis.critical_path.critical_path import CriticalPath, find_critical_path
 from torchprof_tui.analysis.critical_path.segments import SegmentKind
@@ -40,7 +41,7 @@ def list_kernels(trace: Trace, path: CriticalPath) -> list[str]:
 
 
 @given(PROGRAMS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scale_examples(3), deadline=None)
 def test_the_path_is_the_chain_of_what_decided_each_time(program: list[Instruction]) -> None:
     simulated = simulate(program)
     trace = simulated.build_trace()
@@ -53,7 +54,7 @@ def test_the_path_is_the_chain_of_what_decided_each_time(program: list[Instructi
 
 
 @given(PROGRAMS, st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scale_examples(2), deadline=None)
 def test_a_kernel_that_is_longer_by_its_slack_does_not_delay_the_step(program: list[Instruction], random) -> None:  # type: ignore[no-untyped-def]
     launches = [number for number, each in enumerate(program) if each[0] == "launch"]
     assume(launches)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.analysis.critical_path.simulated_steps import simulate
 from tests.analysis.critical_path.test_against_simulation import PROGRAMS
+from tests.helpers.long_run import scale_examples
 from tests.helpers.paths import SAMPLES
 from tests.helpers.trace_builder import cpu, kernel, python, runtime, step, trace
 from torchprof_tui.analysis.critical_path.critical_path import CriticalPath, find_critical_path
@@ -58,7 +59,7 @@ def assert_cells(model: Trace, path: CriticalPath, views: list[tuple[int, int, i
 
 
 @given(PROGRAMS, st.integers(1, 60), st.integers(0, 5), st.integers(1, 400))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scale_examples(2), deadline=None)
 def test_a_cell_is_on_the_path_if_any_of_its_time_is(program: list, width: int, skip: int, span: int) -> None:  # type: ignore[type-arg]
     model = simulate(program).build_trace()
     path = find_critical_path(model)

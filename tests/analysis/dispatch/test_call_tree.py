@@ -116,7 +116,9 @@ def test_any_nesting(pieces: list[tuple[int, int, int, int]]) -> None:
     )
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long if "stack_memory" in name else ()) for name in NAMES]
+)
 def test_shared_traces(name: str) -> None:
     shown = load_trace(str(TRACES / name), cache=False)
     if len(shown) > 20_000:

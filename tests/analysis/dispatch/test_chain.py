@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.chain_reference import ReferenceChains, assert_chains_equal
+from tests.helpers.long_run import scale_examples
 from tests.helpers.trace_builder import (
     Entry,
     annotation,
@@ -269,7 +270,7 @@ def test_sequence_numbers_agree_with_flows(name: str) -> None:
 spans = st.tuples(st.integers(0, 60), st.integers(0, 30))
 
 
-@settings(max_examples=60)
+@settings(max_examples=scale_examples(2))
 @given(
     ops=st.lists(spans, max_size=8),
     calls=st.lists(st.tuples(spans, st.integers(1, 6), st.booleans()), max_size=8, unique_by=lambda call: call[1:]),

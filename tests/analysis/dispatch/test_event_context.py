@@ -7,6 +7,7 @@ import statistics
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.long_run import scale_examples
 from tests.helpers.trace_builder import Entry, cpu, trace
 from torchprof_tui.analysis.dispatch.event_context import (
     compute_same_name_statistics,
@@ -28,7 +29,7 @@ def entries(draw: st.DrawFn) -> list[Entry]:
     ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=scale_examples(2))
 @given(entries())
 def test_against_a_slow_count(given_entries: list[Entry]) -> None:
     shown = trace(*given_entries)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.explorer_app import event_of
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SAMPLES, SHARED_TRACES
 from tests.helpers.trace_builder import Entry, annotation, cpu, flow, kernel, python, runtime, step, trace
 from torchprof_tui.analysis.dispatch.frame_names import parse_frame, parse_recorded_line
@@ -329,7 +330,7 @@ def expected_lines(entries: list[dict[str, Any]], mine: tuple[str, ...]) -> dict
     return lines
 
 
-@pytest.mark.parametrize("name", list(REAL))
+@pytest.mark.parametrize("name", keep_some(reversed(REAL), 1))
 def test_every_launch_of_a_real_trace(name: str) -> None:
     folder, mine = REAL[name]
     path: Path = folder / f"{name}.pt.trace.json.gz"

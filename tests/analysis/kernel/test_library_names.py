@@ -164,6 +164,7 @@ def test_the_share_of_fp32_products_without_tensor_cores(file: str, fp32_share: 
     assert times[plain].sum() / times.sum() == pytest.approx(fp32_share, abs=0.01)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not SHARED_TRACES.exists(), reason="the shared traces are not here")
 def test_the_undecoded_share_of_each_public_trace() -> None:
     """At most 1 % of the GPU time of a trace has a name that is not decoded."""

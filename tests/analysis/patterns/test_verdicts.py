@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.long_run import keep_some
 from tests.helpers.merged_ranks import load_merged_ranks
-from tests.helpers.paths import SAMPLES, SHARED_TRACES, find_shared_trace
+from tests.helpers.paths import SAMPLES, SHARED_TRACES, find_shared_trace, is_long
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.verdict.rank_checks import MultiRankChecker
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
@@ -59,7 +60,16 @@ def _decide(key: str) -> list[Verdict]:
     return [checker.decide_verdict(findings=checker.check())]
 
 
-@pytest.mark.parametrize("key", EXPECTATIONS)
+def _mark_long(key: str) -> Any:
+    """Leave large traces to the long run, and whole runs, whose ranks are judged one by one, too."""
+    path = find_shared_trace(key)
+    return pytest.param(key, id=key, marks=pytest.mark.long if path.is_dir() or is_long(path) else ())
+
+
+TRACES_AND_RUNS = keep_some(map(_mark_long, EXPECTATIONS), 80)
+
+
+@pytest.mark.parametrize("key", TRACES_AND_RUNS)
 def test_the_verdict_says_what_was_expected(key: str) -> None:
     expected, verdicts = EXPECTATIONS[key], _decide(key)
     assert find_differences(expected, verdicts) == []
@@ -104,7 +114,7 @@ _TOLERANCE = 0.055
 """Two readings of one trace differ by less: in what counts as inside an op, and in the last digits of busy."""
 
 
-@pytest.mark.parametrize("key", [key for key in EXPECTATIONS if key not in RUNS])
+@pytest.mark.parametrize("key", [each for each in TRACES_AND_RUNS if each.values[0] not in RUNS])
 def test_the_shares_of_the_time_are_those_of_the_raw_trace(key: str) -> None:
     expected, (verdict,) = EXPECTATIONS[key], _decide(key)
     if verdict.tree is None:

@@ -57,7 +57,7 @@ def list_work(trace: Trace, path: CriticalPath) -> list[tuple[int, str]]:
 
 
 @given(PROGRAMS)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 def test_the_path_is_the_chain_of_what_decided_each_time_on_all_ranks(program: list[Instruction]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         simulated = simulate_run(program, RANKS, Path(folder))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.long_run import scale_examples
 from torchprof_tui.analysis.repetition.nested_runs import NestedRun, find_nested_runs
 from torchprof_tui.trace.core.arrays import I64
 
@@ -33,7 +34,7 @@ def test_tokens_and_the_layers_in_each() -> None:
     assert runs[2].bounds.tolist() == [38, 46, 54, 62, 70]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scale_examples(4), deadline=None)
 @given(
     layer=st.lists(st.integers(0, 9), min_size=5, max_size=24).filter(lambda found: len(set(found)) > 4),
     tail=st.lists(st.integers(20, 29), min_size=4, max_size=16).filter(lambda found: len(set(found)) > 2),

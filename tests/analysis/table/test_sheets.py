@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.long_run import scale_examples
 from tests.helpers.paths import SAMPLES
 from tests.helpers.trace_builder import cpu, kernel, memcpy, memory, memset, trace
 from torchprof_samples import find
@@ -193,7 +194,7 @@ def test_without_addresses_nothing_is_claimed() -> None:
     assert sheet.totals == ("held at end is unknown for GPU 0: this trace records no addresses",)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scale_examples(2), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([-64, 32, 64]), st.integers(-1, 1)), max_size=25))
 def test_held_memory_against_a_dictionary(steps: list[tuple[int, int, int]]) -> None:
     entries = [cpu(f"op{k // 5}", 10 * k, 8) for k in range(len(steps))]

@@ -9,6 +9,7 @@ import re
 import pytest
 
 import torchprof_samples
+from tests.helpers.long_run import keep_some
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope, step_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
@@ -61,7 +62,7 @@ def test_the_sums_are_those_of_the_file() -> None:
     assert sentence.endswith("overhead-bound, the CPU dispatches")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", keep_some(NAMES, 12))
 def test_the_sentence_says_the_regime_of_the_verdict(name: str) -> None:
     """Of the whole trace, as `check` does it (with the other ranks at hand), and of each step."""
     trace = load(name)

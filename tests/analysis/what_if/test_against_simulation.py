@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.analysis.critical_path.simulated_steps import Instruction, simulate
 from tests.analysis.critical_path.test_against_simulation import PROGRAMS
+from tests.helpers.long_run import scale_examples
 from torchprof_tui.analysis.critical_path.build_graph import UNKNOWN_DELAY
 from torchprof_tui.analysis.what_if.back_to_back import replay_rounds
 from torchprof_tui.analysis.what_if.changes import apply_scenarios
@@ -26,7 +27,7 @@ def make_model(program: list[Instruction]) -> StepModel:
 
 
 @given(PROGRAMS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scale_examples(1), deadline=None)
 def test_nothing_changed_and_times_one_change_nothing(program: list[Instruction]) -> None:
     forecaster = Forecaster(make_model(program))
     forecast = forecaster.predict([])
@@ -39,7 +40,7 @@ def test_nothing_changed_and_times_one_change_nothing(program: list[Instruction]
 
 
 @given(PROGRAMS, FACTORS, st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scale_examples(2), deadline=None)
 def test_a_shorter_kernel_as_in_the_simulated_machine(program: list[Instruction], factor: float, random) -> None:  # type: ignore[no-untyped-def]
     launches = [number for number, each in enumerate(program) if each[0] == "launch"]
     assume(launches)
@@ -52,7 +53,7 @@ def test_a_shorter_kernel_as_in_the_simulated_machine(program: list[Instruction]
 
 
 @given(PROGRAMS, SCALED, FACTORS, FACTORS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scale_examples(2), deadline=None)
 def test_faster_parts_never_make_a_step_longer(program: list[Instruction], text: str, one: float, two: float) -> None:
     forecaster = Forecaster(make_model(program))
     try:
@@ -67,7 +68,7 @@ def test_faster_parts_never_make_a_step_longer(program: list[Instruction], text:
 
 
 @given(PROGRAMS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scale_examples(1), deadline=None)
 def test_without_blocking_calls_no_step_is_longer(program: list[Instruction]) -> None:
     forecaster = Forecaster(make_model(program))
     assume(("sync",) in program)
@@ -78,7 +79,7 @@ def test_without_blocking_calls_no_step_is_longer(program: list[Instruction]) ->
 
 
 @given(PROGRAMS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scale_examples(1), deadline=None)
 def test_with_everything_gone_only_latencies_are_left(program: list[Instruction]) -> None:
     model = make_model(program)
     has_work = any(each[0] == "launch" for each in program)
@@ -88,7 +89,7 @@ def test_with_everything_gone_only_latencies_are_left(program: list[Instruction]
 
 
 @given(PROGRAMS, FACTORS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scale_examples(1), deadline=None)
 def test_the_replay_is_the_longest_path_from_the_bases(program: list[Instruction], factor: float) -> None:
     model = make_model(program)
     _, delay, _ = apply_scenarios(model, [parse_scenario(f"cpu={factor}")])

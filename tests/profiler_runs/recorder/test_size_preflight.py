@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.later_imports import skip_without
+from tests.helpers.long_run import keep_some
 from tests.helpers.terminal import Terminal
 from tests.profiler_runs.conftest import HARNESS, Start, train
 from torchprof_runs.recorder.schedule import StepPlan
@@ -69,7 +70,7 @@ def test_the_app_is_asked_through_its_pipe(start: Start, tmp_path: Path, answer:
         assert (len(run.steps()) == 30) == (answer == "y")
 
 
-@pytest.mark.parametrize(("lines", "is_whole"), [(["f"], False), (["what?", "y"], True)])
+@pytest.mark.parametrize(("lines", "is_whole"), keep_some([(["what?", "y"], True), (["f"], False)], 1))
 def test_in_a_terminal_the_user_is_asked(tmp_path: Path, lines: list[str], is_whole: bool) -> None:
     (tmp_path / "script.py").write_text(train(STEPS))
     command = [sys.executable, str(HARNESS), "-o", "runs", *LARGE, "script.py"]

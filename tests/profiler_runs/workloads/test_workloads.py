@@ -229,6 +229,7 @@ def test_every_sample_is_a_workload() -> None:
     assert len({recording.name for recording in RECORDINGS}) == len(RECORDINGS)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_recording_a_sample(tmp_path: Path) -> None:
     skip_without("torch")

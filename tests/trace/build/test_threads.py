@@ -54,7 +54,7 @@ def list_samples() -> list[Any]:
             path,
             count,
             id=f"{path.name.partition('.')[0]}-{count}",
-            marks=pytest.mark.long if (position + number) % 4 else (),
+            marks=pytest.mark.long if (position + number) % 8 else (),
         )
         for position, path in enumerate(SAMPLE_FILES)
         for number, count in enumerate(COUNTS)

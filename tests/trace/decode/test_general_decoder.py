@@ -24,6 +24,7 @@ from tests.helpers.decoder_reference import (
     parse_entries,
 )
 from tests.helpers.decoder_strategies import entry_lists
+from tests.helpers.long_run import scale_examples
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.errors import TraceChangedError, TraceError
 from torchprof_tui.trace.decode.general_decoder import decode_trace
@@ -33,7 +34,7 @@ from torchprof_tui.trace.sources.zstd_codec import zstd
 from torchprof_tui.trace.text.block_text import BlockText, PlainText
 
 
-@settings(max_examples=120)
+@settings(max_examples=scale_examples(3))
 @given(
     entries=entry_lists,
     layout=st.sampled_from(sorted(LAYOUTS)),

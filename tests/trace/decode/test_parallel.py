@@ -22,7 +22,7 @@ from tests.helpers.column_equality import assert_alike
 from tests.helpers.decoder_input import KINETO_SEPARATOR, kineto_entry, kineto_text
 from tests.helpers.decoder_spies import AppendedParts, count_appended_parts
 from tests.helpers.decoder_strategies import kineto_entries
-from tests.helpers.long_run import keep_some
+from tests.helpers.long_run import keep_some, scale_examples
 from torchprof_tui.trace.core.arrays import Array
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.readable import wait_until_readable
@@ -73,7 +73,7 @@ def write_trace(folder: Path, text: bytes, compressed: bool = False) -> Path:
     return path
 
 
-@settings(SAME_PATH, max_examples=25)
+@settings(SAME_PATH, max_examples=scale_examples(0.7))
 @given(
     st.lists(kineto_entries(), min_size=1, max_size=12),
     st.lists(st.integers(0, 11), min_size=10, max_size=60),
@@ -89,7 +89,7 @@ def test_generated_traces(
     assert_same(path, 1500)
 
 
-@settings(SAME_PATH, max_examples=25)
+@settings(SAME_PATH, max_examples=scale_examples(0.7))
 @given(st.data())
 def test_damage(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Replace, remove or insert bytes, most often near the middle, or cut off the end."""

@@ -27,6 +27,7 @@ from tests.helpers.decoder_reference import (
     parse_entries,
 )
 from tests.helpers.decoder_spies import count_appended_parts, count_decoded_bytes
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SHARED_TRACES, find_shared_traces, is_long, mark_long_traces
 from torchprof_tui.trace.core.process_state import pause_garbage_collection
 from torchprof_tui.trace.decode.general_decoder import decode_trace
@@ -75,7 +76,7 @@ def choose_chunk_size(text: bytes) -> int:
     return 1 << 18 if len(text) > 4 << 20 else 1 << 14
 
 
-@pytest.fixture(scope="module", params=mark_long_traces(FILES))
+@pytest.fixture(scope="module", params=keep_some(mark_long_traces(FILES), 75))
 def real_trace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealTrace]:
     path: Path = request.param
     text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()

@@ -69,7 +69,7 @@ WITHOUT_EVENTS = {
 }
 
 
-@pytest.mark.parametrize("name", keep_some(WITHOUT_EVENTS, 4))
+@pytest.mark.parametrize("name", keep_some(WITHOUT_EVENTS, 3))
 def test_a_stream_without_events_and_end_is_one_line(name: str, tmp_path: Path) -> None:
     head, filler = WITHOUT_EVENTS[name]
     stream = EndlessStream(head, filler)

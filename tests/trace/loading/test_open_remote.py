@@ -22,6 +22,7 @@ import pytest
 from textual.widgets import OptionList
 
 from tests.helpers import sshd
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import ROOT
 from tests.helpers.rank_traces import late_rank
 from tests.helpers.remote_traces import same
@@ -423,7 +424,7 @@ def test_one_passphrase_prompt_for_all_ranks(server: sshd.Sshd, run: Path) -> No
     assert server.logins - logins == 1
 
 
-@pytest.mark.parametrize("command", ["info", "check"])
+@pytest.mark.parametrize("command", keep_some(["check", "info"], 1))
 def test_one_passphrase_opens_a_folder_in_a_command(server: sshd.Sshd, run: Path, command: str) -> None:
     program = [sys.executable, "-m", "torchprof_tui", command, f"locked:{run}/", "--json"]
     logins = server.logins

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.collective_reference import joined
+from tests.helpers.long_run import scale_examples
 from tests.helpers.merged_ranks import SHARED_RANK_SETS, load_merged_ranks, load_shared_ranks
 from tests.helpers.rank_traces import BASE, Collective, Run, late_rank
 from torchprof_tui.trace.loading.load_in_process import load_trace
@@ -135,7 +136,7 @@ def test_one_rank_without_collectives(tmp_path: Path) -> None:
     assert (trace.merged_ranks.matched_collectives.events[:, 2] == -1).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scale_examples(2), deadline=None)
 @given(
     st.lists(st.integers(0, 3), min_size=1, max_size=40),
     st.integers(0, 39),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.strip import Strip
 
+from tests.helpers.long_run import scale_examples
 from tests.helpers.trace_builder import Entry, cpu, kernel, trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -180,7 +181,7 @@ def rows_of_events(draw: st.DrawFn) -> Trace:
     return trace(*entries)
 
 
-@settings(max_examples=60)
+@settings(max_examples=scale_examples(2))
 @given(rows_of_events(), st.integers(1, 60), st.integers(1, 200), st.integers(0, 100), st.data())
 def test_strips_are_exact_merged_and_lose_nothing(
     shown: Trace, width: int, span: int, first: int, data: st.DataObject

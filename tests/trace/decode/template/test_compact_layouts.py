@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.helpers.decoder_input import decode_text, format_as_kineto
 from tests.helpers.decoder_spies import DecodedBytes, count_decoded_bytes
 from tests.helpers.decoder_strategies import entries
+from tests.helpers.long_run import scale_examples
 from tests.trace.decode.template.test_template_decoder import assert_same
 from torchprof_tui.trace.core.problems import ProblemTally
 from torchprof_tui.trace.decode.column_builder import ColumnBuilder
@@ -99,7 +100,7 @@ operators = st.builds(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=scale_examples(1), suppress_health_check=[HealthCheck.filter_too_much])
 @given(st.lists(st.one_of(operators, operators, samples), min_size=8, max_size=40), st.integers(300, 3000))
 @example([counter(k, 31.9681636282665 / (k + 1)) for k in range(40)], 900)
 @example([operator(k, ts=8796093022208.25 + k * 0.01) for k in range(30)], 900)
@@ -111,13 +112,13 @@ def test_both_decoders_and_all_layouts_agree(items: list[Any], size: int) -> Non
         assert decoded.problems == expected.problems
 
 
-@settings(max_examples=40)
+@settings(max_examples=scale_examples(1))
 @given(st.lists(entries, min_size=5, max_size=25), st.integers(300, 2000), st.sampled_from(sorted(LAYOUTS)))
 def test_entries_of_all_types(items: list[Any], size: int, layout: str) -> None:
     assert_same(document(LAYOUTS[layout](items)), size)
 
 
-@settings(max_examples=60)
+@settings(max_examples=scale_examples(1))
 @given(st.data(), st.sampled_from(sorted(LAYOUTS)))
 def test_damaged_and_cut_text_opens_as_far_as_it_can_be_read(data: st.DataObject, layout: str) -> None:
     items = [operator(k) if k % 5 else counter(k, k / 3) for k in range(60)]

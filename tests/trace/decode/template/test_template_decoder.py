@@ -21,6 +21,7 @@ from tests.helpers.decoder_input import (
 )
 from tests.helpers.decoder_spies import DecodedBytes, count_decoded_bytes
 from tests.helpers.decoder_strategies import entries, kineto_entries
+from tests.helpers.long_run import scale_examples
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import ProblemTally
@@ -59,7 +60,7 @@ def decoded_bytes(monkeypatch: pytest.MonkeyPatch) -> DecodedBytes:
 # --- generated text -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=80)
+@settings(max_examples=scale_examples(2))
 @given(
     st.lists(kineto_entries(), min_size=1, max_size=12),
     st.lists(st.integers(0, 11), min_size=20, max_size=60),
@@ -70,13 +71,13 @@ def test_entries_that_repeat(kinds: list[str], order: list[int], size: int) -> N
     assert_same(f'{{\n  "schemaVersion": 1,\n  "traceEvents": [\n{text}\n  ]\n}}'.encode(), size)
 
 
-@settings(max_examples=40)
+@settings(max_examples=scale_examples(1))
 @given(st.lists(entries, min_size=5, max_size=25), st.integers(300, 2000))
 def test_entries_of_all_types(generated: list[Any], size: int) -> None:
     assert_same(format_as_kineto(generated).encode(), size)
 
 
-@settings(max_examples=40)
+@settings(max_examples=scale_examples(1))
 @given(st.data())
 def test_damage(data: st.DataObject) -> None:
     """Replace, remove or insert a few bytes, or cut off the end: the reported problems are the same."""
