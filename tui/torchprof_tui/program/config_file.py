@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.process_state import JOBS
-from torchprof_tui.trace.core.user_files import find_home
+from torchprof_tui.trace.core.user_files import find_home_folder
 
 if TYPE_CHECKING:
     from torchprof_tui.program.settings import Configuration
@@ -31,7 +31,7 @@ def find_config_file() -> str | None:
     configured = os.environ.get("XDG_CONFIG_HOME")
     if configured and os.path.isabs(configured):
         return os.path.join(configured, "torchprof-tui", FILE_NAME)
-    home = find_home()
+    home = find_home_folder()
     return None if home is None else os.path.join(home, ".config", "torchprof-tui", FILE_NAME)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from torchprof_tui.analysis.kernel.names.syntax import TYPE_BYTES
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool, sorted_unique
 from torchprof_tui.trace.model.communication_kernels import (
@@ -41,24 +42,6 @@ ELEMENT_BYTES = {
     "Float8_e5m2": 1,
 }
 """`dtype` of a collective (c10/core/ScalarType.h) -> bytes per element; message sizes are recorded in elements."""
-
-_CPP_TYPE_BYTES = {
-    "float": 4,
-    "double": 8,
-    "int": 4,
-    "long": 8,
-    "long int": 8,
-    "short": 2,
-    "bool": 1,
-    "char": 1,
-    "signed char": 1,
-    "unsigned char": 1,
-    "c10::Half": 2,
-    "c10::BFloat16": 2,
-    "c10::Float8_e4m3fn": 1,
-    "c10::Float8_e5m2": 1,
-}
-"""`Input type` of an annotation -> bytes per element."""
 
 OPERATIONS = tuple(Operation)  # operations by number, for columns of them
 
@@ -270,7 +253,7 @@ def _compute_input_bytes(args: dict[str, Any]) -> int:
     for shape, type_name in zip(shapes, types, strict=False):
         sizes = shape if isinstance(shape, list) else []
         if sizes and all(isinstance(size, int) and 0 <= size < 1 << 40 for size in sizes):
-            total += math.prod(sizes) * _CPP_TYPE_BYTES.get(str(type_name), 0)
+            total += math.prod(sizes) * TYPE_BYTES.get(str(type_name), 0)
     return total if total < 1 << 62 else 0
 
 

@@ -13,33 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from torchprof_tui.analysis.kernel.names.syntax import TYPE_BYTES
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, number_distinct, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
 
 TENSOR_LIST = "TensorList"
-
-TYPE_BYTES = {
-    "double": 8,
-    "float": 4,
-    "c10::Half": 2,
-    "c10::BFloat16": 2,
-    "c10::Float8_e4m3fn": 1,
-    "c10::Float8_e5m2": 1,
-    "c10::Float8_e4m3fnuz": 1,
-    "c10::Float8_e5m2fnuz": 1,
-    "c10::complex<float>": 8,
-    "c10::complex<double>": 16,
-    "long int": 8,
-    "long": 8,
-    "int": 4,
-    "short int": 2,
-    "short": 2,
-    "signed char": 1,
-    "unsigned char": 1,
-    "bool": 1,
-}
-"""Bytes of one element, by the C++ type of a tensor as the profiler writes it."""
 
 _FLOATING_TYPES = ("double", "float", "c10::Half", "c10::BFloat16")
 

@@ -7,16 +7,10 @@ import os
 from pathlib import Path
 
 
-def find_home() -> str | None:
-    """Return the user's home folder; None if HOME is empty or relative, or if HOME is unset and the user has none."""
-    home = os.path.expanduser("~")
-    return home if os.path.isabs(home) and os.environ.get("HOME") != "" else None
-
-
 def find_home_folder() -> Path | None:
     """Return the user's home folder; None if HOME is empty or relative, or if HOME is unset and the user has none."""
-    home = find_home()
-    return None if home is None else Path(home)
+    home = os.path.expanduser("~")
+    return Path(home) if os.path.isabs(home) and os.environ.get("HOME") != "" else None
 
 
 def find_state_folder() -> Path | None:

@@ -20,15 +20,15 @@ from torchprof_tui.trace.perfetto_protobuf.wire_format import (
     to_signed,
 )
 
-_TEXT_TABLES = {
-    Interned.NAMES: ("names", 2),
-    Interned.CATEGORIES: ("categories", 2),
-    Interned.ANNOTATION_NAMES: ("annotation_names", 2),
-    Interned.STRINGS: ("strings", 2),
-    Interned.GPU_SPECIFICATIONS: ("specifications", 2),
-    Interned.COMPUTE_ARGS: ("compute_args", 2),
-}
-"""The table and the field of the text of each kind of interned data; field 1 is always the number."""
+_TEXTS = (
+    Interned.NAMES,
+    Interned.CATEGORIES,
+    Interned.ANNOTATION_NAMES,
+    Interned.STRINGS,
+    Interned.GPU_SPECIFICATIONS,
+    Interned.COMPUTE_ARGS,
+)
+"""Kinds of interned data that are a text: its number is field 1, the text field 2."""
 
 COMPUTE = 2  # RenderStageCategory of kernels
 
@@ -42,17 +42,13 @@ def decode_text(value: Value) -> str:
 class SequenceTables:
     """What the packets of one sequence refer to until it clears its state; all tables are by number (iid).
 
-    `specifications`: names of GPU queues and stages; `stage_categories`: the category of each. `counters`: by
-    descriptor, then by counter. `track`: of events that name none.
+    `texts`: by kind of `Interned`, then by number; its specifications are names of GPU queues and stages.
+    `stage_categories`: the category of each of these. `counters`: by descriptor, then by counter. `track`: of events
+    that name none.
     """
 
-    names: dict[int, str] = field(default_factory=dict)
-    categories: dict[int, str] = field(default_factory=dict)
-    annotation_names: dict[int, str] = field(default_factory=dict)
-    strings: dict[int, str] = field(default_factory=dict)
-    specifications: dict[int, str] = field(default_factory=dict)
+    texts: dict[int, dict[int, str]] = field(default_factory=lambda: {kind: {} for kind in _TEXTS})
     stage_categories: dict[int, int] = field(default_factory=dict)
-    compute_args: dict[int, str] = field(default_factory=dict)
     counters: dict[int, dict[int, str]] = field(default_factory=dict)
     counter_gpus: dict[int, int] = field(default_factory=dict)
     track: int = 0
@@ -65,12 +61,11 @@ class SequenceTables:
                 continue
             if number == Interned.GPU_COUNTERS:
                 self._add_counter_descriptor(value)
-            elif number in _TEXT_TABLES:
-                table, text_field = _TEXT_TABLES[number]
+            elif number in self.texts:
                 fields = dict(parse_fields(value))
                 iid = fields.get(1, 0)
                 if isinstance(iid, int):
-                    getattr(self, table)[iid] = decode_text(fields.get(text_field, b""))
+                    self.texts[number][iid] = decode_text(fields.get(2, b""))
                     if number == Interned.GPU_SPECIFICATIONS and isinstance(fields.get(4), int):
                         self.stage_categories[iid] = int(fields[4])
 

@@ -23,6 +23,7 @@ from torchprof_tui.trace.perfetto_protobuf.packet_context import (
 from torchprof_tui.trace.perfetto_protobuf.wire_format import (
     Annotation,
     Event,
+    Interned,
     Packet,
     Stage,
     Value,
@@ -84,12 +85,12 @@ def read_stage(event: bytes, tables: SequenceTables) -> tuple[dict[str, Any], in
         else:
             fields[number] = value
     stage_iid, queue_iid = get_number(fields, Stage.STAGE_IID), get_number(fields, Stage.QUEUE_IID)
-    stage = tables.specifications.get(stage_iid, "")
+    stage = tables.texts[Interned.GPU_SPECIFICATIONS].get(stage_iid, "")
     other_category = "kernel" if tables.stage_categories.get(stage_iid) == COMPUTE else _OTHER_CATEGORY
     category = _STAGE_CATEGORIES.get(stage, other_category)
     gpu = to_signed(get_number(fields, Stage.GPU))
-    tid, _ = split_queue_name(tables.specifications.get(queue_iid, str(queue_iid)))
-    name = tables.names.get(get_number(fields, Stage.NAME_IID))
+    tid, _ = split_queue_name(tables.texts[Interned.GPU_SPECIFICATIONS].get(queue_iid, str(queue_iid)))
+    name = tables.texts[Interned.NAMES].get(get_number(fields, Stage.NAME_IID))
     if name is None:
         name = decode_text(fields[Stage.NAME]) if Stage.NAME in fields else stage
         if category == "graph_host_node" and "host fn" in extra:
@@ -146,13 +147,13 @@ def _read_launch_arg(data: bytes, tables: SequenceTables) -> tuple[str, Any]:
         if isinstance(value, bytes):
             name, result = (decode_text(value), result) if number == 2 else (name, decode_text(value))
         elif number == 1:
-            name = tables.compute_args.get(value, f"arg {value}")
+            name = tables.texts[Interned.COMPUTE_ARGS].get(value, f"arg {value}")
         elif number in (3, 4):
             result = to_signed(value) if number == 3 else value
         elif number == 5:
             result = to_double(value)
         elif number == 7:
-            result = tables.strings.get(value, f"text {value}")
+            result = tables.texts[Interned.STRINGS].get(value, f"text {value}")
     return name, result
 
 
@@ -182,7 +183,7 @@ def _read_annotation(annotation: bytes, tables: SequenceTables, depth: int) -> t
         if number == Annotation.NAME:
             name = decode_text(raw)
         elif number == Annotation.NAME_IID:
-            name = _look_up(tables.annotation_names, raw, "arg")
+            name = _look_up(tables.texts[Interned.ANNOTATION_NAMES], raw, "arg")
         elif number in (Annotation.DICT, Annotation.ARRAY):
             if depth >= _MAX_DEPTH or not isinstance(raw, bytes):
                 continue
@@ -216,7 +217,7 @@ def _read_value(number: int, raw: Value, tables: SequenceTables, otherwise: Any)
         return _finite(to_double(raw))
     if number == Annotation.POINTER:
         return hex(raw)
-    return _look_up(tables.strings, raw, "text") if number == Annotation.STRING_IID else otherwise
+    return _look_up(tables.texts[Interned.STRINGS], raw, "text") if number == Annotation.STRING_IID else otherwise
 
 
 def _parse_json(raw: Value) -> Any:
@@ -288,7 +289,7 @@ def _convert_event(data: bytes, tables: SequenceTables, tracks: TrackTable, find
             else:
                 fields[number] = value
         elif number == Event.CATEGORY_IIDS:
-            categories.append(tables.categories.get(value, ""))
+            categories.append(tables.texts[Interned.CATEGORIES].get(value, ""))
         elif number in _FLOW_PHASES:
             flows.append((_FLOW_PHASES[number], value))
         else:
@@ -310,7 +311,7 @@ def _convert_event(data: bytes, tables: SequenceTables, tracks: TrackTable, find
     if kind not in _PHASES:
         return []
     if name_iid != _NO_NAME:
-        name = tables.names.get(name_iid, f"name {name_iid}")
+        name = tables.texts[Interned.NAMES].get(name_iid, f"name {name_iid}")
     else:
         name = decode_text(fields.get(Event.NAME, b""))
     args = read_annotations(annotations, tables)
@@ -394,7 +395,7 @@ def build_track_entries(
     lanes = {
         split_queue_name(name)
         for table in context.all_tables
-        for name in table.specifications.values()
+        for name in table.texts[Interned.GPU_SPECIFICATIONS].values()
         if name[:1] == "["
     }
     for pid, tid in gpu_tracks:

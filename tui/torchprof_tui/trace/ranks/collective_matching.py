@@ -16,7 +16,7 @@ import contextlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -208,17 +208,11 @@ def match_collectives(traces: Sequence[Trace], collectives: Sequence[Collectives
     return _build_matched_collectives(tables, rows, texts, before_recording)
 
 
-@dataclass(slots=True)
-class _RankTable:
+@dataclass(frozen=True, slots=True)
+class _RankTable(Collectives):
     """One rank's collectives, with texts numbered alike for all ranks; `segment` ascends with `step`, see
-    `_assign_segments`."""
+    `_assign_segments`. `end`: ns."""
 
-    events: I32
-    group: I32
-    operation: I32
-    dtype: I32
-    received: I64
-    sent: I64
     segment: I64
     step: I64
     end: I64
@@ -231,18 +225,10 @@ def _build_rank_table(trace: Trace, collectives: Collectives, index_of_text: dic
     launch = trace.links.launch_of[collectives.events]
     issued = trace.start[np.where(launch >= 0, launch, collectives.events)]
     segment, step = _assign_segments(trace, np.asarray(issued))
-    return _RankTable(
-        collectives.events,
-        code[collectives.group],
-        code[collectives.operation],
-        code[collectives.dtype],
-        collectives.received,
-        collectives.sent,
-        segment,
-        step,
-        np.asarray(trace.start[collectives.events] + trace.duration[collectives.events]),
-        bool(trace.profiler_steps),
-    )
+    values = {column.name: getattr(collectives, column.name) for column in fields(collectives)}
+    values |= {name: code[values[name]] for name in ("group", "operation", "dtype")}
+    end = np.asarray(trace.start[collectives.events] + trace.duration[collectives.events])
+    return _RankTable(**values, segment=segment, step=step, end=end, has_steps=bool(trace.profiler_steps))
 
 
 def _assign_segments(trace: Trace, issued: I64) -> tuple[I64, I64]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
 from textual.message import Message
-from textual.screen import Screen
 from textual.timer import Timer
 
 from torchprof_tui.program.terminal_progress import DELAY_SECONDS
+from torchprof_tui.ui.common.guarded_screen import Answer, GuardedScreen
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.common.terminal_driver import find_progress
 
@@ -36,7 +37,7 @@ WORK_NAMES = {
 class RunningWork:
     """The work of one screen that has not ended. Call `begin` and `end` on the UI thread."""
 
-    def __init__(self, screen: Screen[Any]) -> None:
+    def __init__(self, screen: GuardedScreen[Any]) -> None:
         self._screen = screen
         self._started: dict[int, tuple[str, float]] = {}  # (subject, when) by number
         self._count = 0
@@ -87,13 +88,10 @@ class WorkResult(Message):
     """Base class of results that a screen passes on to whichever of its parts has a handler of that name."""
 
 
-Answer = TypeVar("Answer")
-
-
 class DebouncedWorker:
     """Run one piece of work per subject: a later one replaces an earlier one that has not finished."""
 
-    def __init__(self, screen: Screen[Any]) -> None:
+    def __init__(self, screen: GuardedScreen[Any]) -> None:
         self._screen = screen
         self._running = RunningWork(screen)
         self._timers: dict[str, Timer] = {}
@@ -118,11 +116,7 @@ class DebouncedWorker:
 
     def answer(self, subject: str, work: Callable[[], Answer | None], show: Callable[[Answer], object]) -> None:
         """As `submit`, but call `show` with the result on the UI thread, unless the screen was left."""
-
-        def report(result: Answer) -> None:
-            screen = self._screen
-            screen.call_later(lambda: show(result) if screen in screen.app.screen_stack else None)
-
+        report = partial(self._screen.show_later, show)
         self.debounce(subject, lambda: self._run_in_thread(subject, work, report))
 
     def _run_in_thread(

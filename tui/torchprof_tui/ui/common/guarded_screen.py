@@ -8,7 +8,8 @@ gone. Each of these ended the app.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from textual import events
 from textual.app import App
@@ -24,6 +25,8 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import OptionList
 
+Answer = TypeVar("Answer")
+
 KEPT_MESSAGES = (Prune, CloseMessages, events.Unmount, events.Callback, InvokeLater)
 """What a screen that was left still handles: its removal, and calls that somebody may wait for."""
 
@@ -35,6 +38,11 @@ class GuardedScreen(Screen[ScreenResultType]):
     def is_left(self) -> bool:
         """Whether the screen is no longer on the stack of screens."""
         return self not in self.app.screen_stack
+
+    def show_later(self, show: Callable[[Answer], object], answer: Answer) -> None:
+        """Show an answer of a worker on the UI thread, unless the screen was left."""
+        if self.is_attached:
+            self.call_later(lambda: None if self.is_left else show(answer))
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """Leave this screen, and those above it, unless it was left before: textual would leave the screen on top."""

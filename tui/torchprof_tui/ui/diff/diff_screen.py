@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from textual import events
 from textual.app import ComposeResult
@@ -96,8 +96,6 @@ class SideExplorer(ExplorerScreen):
         else:
             super().action_clear()
 
-
-Answer = TypeVar("Answer")
 
 PARTS = (ACCOUNT, ROWS, REMARKS, "A", "B")
 """The parts that `tab` goes through: the panels, and the lanes of both sides."""
@@ -226,28 +224,23 @@ class DiffScreen(SearchScreen):
                 for letter, side in (("A", a), ("B", b))
             ]
         except ComparisonError as error:
-            self._show_later(self._show_problem, str(error))
+            self.show_later(self._show_problem, str(error))
             return
         sides = match_steps(found[0], found[1])
         for side in sides:
             side.step_bounds  # noqa: B018
         comparison = Comparison(*sides)
-        self._show_later(self._show_sides, comparison)
-        self._show_later(self._show_matches, match_events(comparison.tree_match, sides[0].side, sides[1].side))
-        self._show_later(self._show_rows, comparison.match_rows("op"))
+        self.show_later(self._show_sides, comparison)
+        self.show_later(self._show_matches, match_events(comparison.tree_match, sides[0].side, sides[1].side))
+        self.show_later(self._show_rows, comparison.match_rows("op"))
         if not comparison.is_same_recording:
             comparison.verdict  # noqa: B018
             comparison.differences  # noqa: B018
         comparison.account  # noqa: B018
-        self._show_later(self._show_account, comparison)
+        self.show_later(self._show_account, comparison)
         ranks = compare_ranks_of_runs(a.whole, b.whole, self._numbers, (a.selection, b.selection))
         if ranks:
-            self._show_later(self._remarks.show_ranks, ranks)
-
-    def _show_later(self, show: Callable[[Answer], object], answer: Answer) -> None:
-        """Show an answer of a worker on the UI thread, unless the screen was left."""
-        if self.is_attached:
-            self.call_later(lambda: None if self.is_left else show(answer))
+            self.show_later(self._remarks.show_ranks, ranks)
 
     def _show_sides(self, comparison: Comparison) -> None:
         """Show the first pair of compared steps: the lanes are on screen before the account."""
@@ -523,7 +516,7 @@ class DiffScreen(SearchScreen):
         self._set_part(ROWS)
 
         def match_rows() -> None:
-            self._show_later(self._show_rows, comparison.match_rows(by))
+            self.show_later(self._show_rows, comparison.match_rows(by))
 
         self.run_worker(match_rows, thread=True, exclusive=True, group="rows")
         self._refresh_widgets(f"rows by {by} …")

@@ -11,6 +11,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.query.navigation import find_graph_neighbours
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker, WorkResult
+from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.panel_dock import Dock
 from torchprof_tui.ui.explorer.background_queries import BackgroundQueries
 from torchprof_tui.ui.explorer.panels.chain_panel import ChainPanel
@@ -27,8 +28,6 @@ from torchprof_tui.ui.lanes.timeline import Timeline
 from torchprof_tui.ui.lanes.view_state import ViewState
 
 if TYPE_CHECKING:
-    from textual.screen import Screen
-
     from torchprof_tui.analysis.dispatch.chain import Chain
 
 MAX_LINKED_WORK = 8
@@ -43,7 +42,7 @@ class PanelController:
 
     def __init__(
         self,
-        screen: Screen[None],
+        screen: GuardedScreen[None],
         view_state: ViewState,
         gpu_busy: dict[int, Intervals],
         timeline: Timeline,

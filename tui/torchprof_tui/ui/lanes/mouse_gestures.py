@@ -111,6 +111,14 @@ class TimeWheel(PaintedWidget):
 
     _viewport: Viewport | None = None
     _gutter_width = 0
+    _drag: Drag | None = None
+
+    def _move_drag(self, column: int, done: bool = False) -> None:
+        """Post what a drag asks for when it moves to a column of the lanes, if one goes on."""
+        if self._drag is not None and self._viewport is not None:
+            message = self._drag.move_to(column, self._viewport, done)
+            if message is not None:
+                self.post_message(message)
 
     def wheel_column(self, x: int) -> int:
         """Return the column of the lanes to zoom at, for a cell of this widget."""

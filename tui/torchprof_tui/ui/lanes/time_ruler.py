@@ -42,7 +42,6 @@ class Ruler(TimeWheel):
         self._seams: Sequence[Seam] = ()
         self._marked_range: tuple[int, int] | None = None
         self._cursor_column = 0
-        self._drag: Drag | None = None
 
     def show_rank(self, label: str) -> None:
         """Show whose steps they are, "" where there is one rank."""
@@ -195,19 +194,13 @@ class Ruler(TimeWheel):
             self.capture_mouse()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        self._continue_drag(event, done=False)
+        self._move_drag(event.x - self._gutter_width)
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
         event.stop()
         self.release_mouse()
-        self._continue_drag(event, done=True)
+        self._move_drag(event.x - self._gutter_width, done=True)
         self._drag = None
-
-    def _continue_drag(self, event: events.MouseEvent, done: bool) -> None:
-        if self._drag is not None and self._viewport is not None:
-            message = self._drag.move_to(event.x - self._gutter_width, self._viewport, done)
-            if message is not None:
-                self.post_message(message)
 
     def wheel_column(self, x: int) -> int:
         return max(x - self._gutter_width, 0)

@@ -119,7 +119,6 @@ class Timeline(TimeWheel):
         self._labels_visible = True
         self._gap_cells: dict[int, list[tuple[int, str]]] = {}  # by lane
         self._note_cells: dict[tuple[int, int], list[tuple[int, str]]] = {}  # by lane and row
-        self._drag: Drag | None = None
         self._was_dragged = False  # the last press: then its end is no click
         self._clicked_event = -1
 
@@ -337,22 +336,17 @@ class Timeline(TimeWheel):
         self.capture_mouse()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        if self._viewport is None:
-            return
-        if self._drag is None:
+        if self._drag is None and self._viewport is not None:
             self.post_message(PointerMoved(self._viewport.middle(event.x)))
-        elif (message := self._drag.move_to(event.x, self._viewport)) is not None:
-            self.post_message(message)
+        self._move_drag(event.x)
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
         event.stop()
         self.release_mouse()
-        drag, self._drag = self._drag, None
-        self._was_dragged = drag is not None and drag.is_moved
-        if drag is not None and self._was_dragged and self._viewport is not None:
-            message = drag.move_to(event.x, self._viewport, done=True)
-            if message is not None:
-                self.post_message(message)
+        self._was_dragged = self._drag is not None and self._drag.is_moved
+        if self._was_dragged:
+            self._move_drag(event.x, done=True)
+        self._drag = None
 
     def on_click(self, event: events.Click) -> None:
         """Select the event at the pointer; the second click of a double click fits the event of the first."""
