@@ -247,6 +247,18 @@ def test_a_loop_of_layers_is_named_by_what_repeats(names: list[str], rounds: int
     assert headline in finding.answer.headline
 
 
+@pytest.mark.parametrize(("before", "after"), [("aten::unbind", "aten::stack"), ("aten::mul", "aten::sum")])
+def test_what_takes_the_items_apart_and_puts_them_together_is_of_the_loop(before: str, after: str) -> None:
+    """Ops of 400 µs around a loop: those that only serve it are its evidence, and cost with it."""
+    names = ["aten::embedding"]
+    around = [cpu(before, 3_590, 400), cpu(after, 4_210, 400)]
+    alone = check_pattern(trace(*training_step(*loop(names, 20, 4_000))), "op-loop").answer
+    both = check_pattern(trace(*training_step(*around, *loop(names, 20, 4_000))), "op-loop").answer
+    served = before == "aten::unbind"
+    assert len(both.events) - len(alone.events) == 2 * served
+    assert both.at_stake - alone.at_stake == pytest.approx(800_000 * served, abs=1_000)
+
+
 def test_casts_alone_are_gone_of_a_loop_of_layers() -> None:
     finding = check_pattern(
         trace(*training_step(*loop(["aten::to", "aten::linear", "aten::mul"], 110, 4_000))), "op-loop"

@@ -8,7 +8,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
-from torchprof_tui.trace.core.arrays import I64, is_in, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, Bool, is_in, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
 NODE_REGEX = r"autograd::engine::evaluate_function: "  # nodes that a backward pass evaluates
@@ -86,6 +86,30 @@ def answer_fault(
         gaps = gaps if len(removed) else None  # nothing is known to be gone
     at_stake = lost // max(len(tables.devices), 1)
     return Answer.fired(seen, evidence, at_stake, remedy, host, None, removed, gaps, headline)
+
+
+_TAKES_APART = r"aten::(unbind|unsafe_split|split|split_with_sizes|chunk|tensor_split)$"
+_PUTS_TOGETHER = r"aten::(stack|cat|concat)$"
+_MAX_SOURCES = 3
+
+
+def find_ops_around(view: ScopeView, first: I64, last: I64) -> I64:
+    """Find the ops that take tensors apart just before loops, and put results together just after: rows, int64[k].
+
+    `first`, `last` int64[n]: the first and last op of each loop, at no depth. Without the loop they have no use.
+    """
+    tables, every = view.tables, view.tables.outermost_ops.row
+    lane, found = tables.trace.lane, [np.zeros(0, np.int64)]
+    apart, together = tables.match_rows(every, _TAKES_APART), tables.match_rows(every, _PUTS_TOGETHER)
+    index = every.searchsorted(first)
+    near: Bool = np.ones(len(first), np.bool_)
+    for back in range(1, _MAX_SOURCES + 1):
+        before = np.maximum(index - back, 0)
+        near = near & (index >= back) & apart[before] & (lane[every[before]] == lane[first])
+        found.append(every[before[near]].astype(np.int64))
+    after = np.minimum(every.searchsorted(last, side="right"), max(len(every) - 1, 0))
+    follows = together[after] & (lane[every[after]] == lane[last]) & (every[after] > last)
+    return sorted_unique(np.concatenate([*found, every[after[follows]]])).astype(np.int64)
 
 
 def pair_neighbours(trace: Trace, rows: I64, group: I64) -> I64:

@@ -13,7 +13,12 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import nearest_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.avoidable_work import add_backward_nodes, answer_fault, pair_neighbours
+from torchprof_tui.analysis.patterns.engine.avoidable_work import (
+    add_backward_nodes,
+    answer_fault,
+    find_ops_around,
+    pair_neighbours,
+)
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
 from torchprof_tui.analysis.patterns.engine.op_text import number_parts
@@ -257,7 +262,9 @@ def op_loop(view: ScopeView) -> Answer:
     seen = _describe_loop(view, loops, runs, float(time[runs].sum())) + more
     if not len(view.tables.work):
         return Answer.fired(seen, events.row, spans.total, remedy, spans, headline=headline)
-    rows = add_backward_nodes(view.tables, events.row)
+    first, last = loops.ops.row[loops.first[chosen]], loops.ops.row[loops.stop[chosen] - 1]
+    around = find_ops_around(view, first, last)
+    rows = add_backward_nodes(view.tables, sorted_unique(np.concatenate([events.row, around])).astype(np.int64))
     if remedy is _CAST_ONCE:
         kept = rows[~is_in(rows, np.sort(casts))]
         return answer_fault(view, rows, seen, remedy, kept=kept, headline=headline)

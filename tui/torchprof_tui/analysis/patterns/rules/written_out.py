@@ -7,12 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.patterns.engine.avoidable_work import add_backward_nodes, answer_fault, pair_neighbours
+from torchprof_tui.analysis.patterns.engine.avoidable_work import (
+    add_backward_nodes,
+    answer_fault,
+    find_ops_around,
+    pair_neighbours,
+)
 from torchprof_tui.analysis.patterns.engine.op_text import OpText, read_inputs, write_op_text
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_fault
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.throughput.op_inputs import OpInputs
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, sorted_unique
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +196,9 @@ def written_out(view: ScopeView) -> Answer:
         if algorithm.is_whole:
             rows = np.concatenate([rows, _list_between(view, text, stretches)])
         seen = f"{algorithm.name}: {format_count(len(rows), 'op')} in {format_count(len(stretches), 'place')}"
+        if kept is None:
+            ends = text.ops.row[np.array([(first, stop - 1) for first, stop in stretches], dtype=np.int64)]
+            rows = sorted_unique(np.concatenate([rows, find_ops_around(view, ends[:, 0], ends[:, 1])]))
         remedy, headline, rows = algorithm.remedy, algorithm.headline, add_backward_nodes(view.tables, rows)
         found.append(answer_fault(view, rows, seen, remedy, kept=kept, gaps=gaps, headline=headline))
     costliest = max(found, key=lambda answer: answer.at_stake, default=Answer.absent())
