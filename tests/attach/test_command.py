@@ -33,7 +33,6 @@ class Profile:
 hooks = []
 for name in ("torch", "torch.profiler", "torch.optim", "torch.optim.optimizer"):
     sys.modules[name] = types.ModuleType(name)
-sys.modules["torch"].version = types.SimpleNamespace(cuda=None)
 sys.modules["torch"]._C = types.SimpleNamespace(_autograd=types.SimpleNamespace(_profiler_enabled=lambda: False))
 sys.modules["torch.profiler"].profile = Profile
 sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook = hooks.append

@@ -122,19 +122,8 @@ def _prepare(request: dict[str, Any]) -> None:
         _start(job)
 
 
-def _unload_cupti_afterwards() -> None:
-    """Let Kineto unload CUPTI when a recording ends, unless the user has decided: loaded, it slows every launch down.
-
-    Before CUDA 12.6 CUDA graphs crash after it (pytorch#146604); there it stays loaded.
-    """
-    cuda = importlib.import_module("torch").version.cuda
-    if cuda and tuple(map(int, cuda.split(".")[:2])) >= (12, 6):
-        os.environ.setdefault("TEARDOWN_CUPTI", "1")
-
-
 def _start(job: dict[str, Any]) -> None:
     module = importlib.import_module("torch.profiler")
-    _unload_cupti_afterwards()
     options = job["request"].get("options") or ()
     profiler = module.profile(
         record_shapes="shapes" in options,

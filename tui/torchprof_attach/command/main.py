@@ -27,8 +27,7 @@ FOLDER = "attached"  # below the current folder: where traces go that got no nam
 NEXT_TIME = (
     "next time, set KINETO_USE_DAEMON=1 at its start — shell: KINETO_USE_DAEMON=1 python train.py; "
     "Slurm: sbatch --export=ALL,KINETO_USE_DAEMON=1 …; Kubernetes: env: [{name: KINETO_USE_DAEMON, value: '1'}]; "
-    "torchrun: KINETO_USE_DAEMON=1 torchrun … (its ranks inherit it). With CUDA 12.6 or newer set TEARDOWN_CUPTI=1 as "
-    "well: else each launch stays slower after a recording"
+    "torchrun: KINETO_USE_DAEMON=1 torchrun … (its ranks inherit it)"
 )
 """What to do where there is no way in; docs/tasks/attach.md says more."""
 
