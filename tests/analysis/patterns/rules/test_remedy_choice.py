@@ -183,7 +183,8 @@ def allocating(*calls: str, more: tuple[Entry, ...] = ()) -> list[Entry]:
     [
         (allocating("cudaMalloc"), "pad or bucket"),
         (allocating("cudaFree", "cudaMalloc", more=(cpu("aten::mm", 590, 100),)), "it is short"),
-        (allocating("cudaFree", "cudaMalloc"), "remove torch.cuda.empty_cache()"),
+        (allocating("cudaFree", "cudaMalloc", more=(cpu("aten::mm", 635, 40),)), "remove torch.cuda.empty_cache()"),
+        (allocating("cudaFree", "cudaMalloc"), "let the library that does it keep its memory"),
         (allocating("cuMemCreate", "cuMemMap"), "expandable segments are in use already"),
         (
             allocating("cudaFree", more=(python("torch/cuda/memory.py(212): empty_cache", 590, 80),)),

@@ -315,11 +315,17 @@ def choose_allocation_remedy(view: ScopeView, calls: EventTable) -> Remedy | Non
             f"unset {variable}",
         )
     frees = calls.row[["Free" in name for name in names]]
+    allocations = calls.row[["alloc" in name.lower() for name in names]]
     # Where memory is short the allocator frees inside the op that asks for it.
-    if tables.practices.has_name(r".*\bempty_cache\b") or (
-        len(frees) and (nearest_ancestor(view.trace, frees) < 0).all()
-    ):
+    is_outside = len(frees) > 0 and bool((nearest_ancestor(view.trace, frees) < 0).all())
+    is_asked_by_ops = len(allocations) > 0 and bool((nearest_ancestor(view.trace, allocations) >= 0).all())
+    if tables.practices.has_name(r".*\bempty_cache\b") or (is_outside and is_asked_by_ops):
         return Remedy("remove torch.cuda.empty_cache(): it gives memory back that the next step allocates again", "")
+    if is_outside:  # torch allocates inside ops alone
+        return Remedy(
+            "memory is freed and allocated outside of ops: let the library that does it keep its memory, or remove "
+            "torch.cuda.empty_cache()"
+        )
     if any("MemCreate" in name or "MemMap" in name for name in names):
         return Remedy("expandable segments are in use already: run the largest batch first, or keep shapes fixed")
     code = "" if is_amd else "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py"
