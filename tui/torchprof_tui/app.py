@@ -293,7 +293,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         if self._current_opener is None:
             self.failure = message.line
         if self._debug_errors:
-            write_log(message.detail)
+            self.notify(f"the traceback: {write_log(message.detail)}", timeout=20, markup=False)
         self.lanes_ready.set()
 
     def on_loading_screen_retry_requested(self, message: LoadingScreen.RetryRequested) -> None:

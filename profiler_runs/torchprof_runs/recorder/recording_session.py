@@ -501,6 +501,8 @@ class RecordingSession:
             self.log(f"the program's profiler left no trace: {ADVICE}")
         elif not (facts["kept"] or self._interrupted_early or self._explained_no_trace):
             reason = "torch did nothing in this process" if self._found_no_op else self.mode.explain_no_trace()
+            if end_reason == "exception" and self.mode.step_count:
+                reason = f"the exception came after {self.mode.step_count} steps, before those to record"
             self.log(f"nothing was recorded: {reason}")
         facts["environment"] = torch_capabilities.describe_environment(self.torch)
         self.manifest.set_outcome("ended", end_reason, status)

@@ -91,6 +91,13 @@ def test_gpu_time_belongs_to_the_stack_of_its_launch() -> None:
     }
 
 
+def test_frames_of_the_recorder_are_left_out() -> None:
+    folded = fold_trace(load_sample("train_gpt_stack_memory"), FoldBy.STACK, FoldTime.GPU)
+    labels = [folded.label(node) for node in range(len(folded))]
+    assert labels[1].endswith("train_gpt.py(168): <module>")
+    assert not any("harness.py" in label or "stepping.py" in label for label in labels)
+
+
 def test_time_without_a_frame_has_nodes_of_its_own() -> None:
     folded = fold_trace(training(), FoldBy.MODULE, FoldTime.GPU)
     assert folded.missing_ns == 21_000

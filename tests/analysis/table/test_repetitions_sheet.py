@@ -29,7 +29,8 @@ def column(sheet: Sheet, key: str) -> list[object]:
 
 def test_rows_of_tokens_and_of_layers() -> None:
     sheet = sheet_of(decode(tokens=6, layers=4, slow=2, extra=3))
-    tokens, layers = [f"1 #{token}" for token in range(6)], [f"2, {layer + 1} of 4 in a row" for layer in range(4)]
+    tokens = [f"pattern 1 #{token}" for token in range(6)]
+    layers = [f"pattern 2, {layer + 1} of 4 in a row" for layer in range(4)]
     assert column(sheet, "name") == tokens + layers
     assert column(sheet, "calls") == [1] * 6 + [6] * 4
     assert column(sheet, "events") == [28, 28, 28, 29, 28, 28, 6, 6, 6, 6]
@@ -87,8 +88,8 @@ def test_a_trace_without_a_repetition_has_an_empty_sheet() -> None:
 def test_repetitions_of_serving_steps_say_their_kind() -> None:
     sheet = sheet_of(load_trace(str(find("generate_eager").path)))
     names = sorted(str(name) for name in column(sheet, "name"))
-    assert names[:9] == ["1 #0 prefill", *(f"1 #{token} decode" for token in range(1, 9))]
-    assert names[9] == "2a, 1 of 6 in a row"
+    assert names[:9] == ["pattern 1 #0 prefill", *(f"pattern 1 #{token} decode" for token in range(1, 9))]
+    assert names[9] == "pattern 2a, 1 of 6 in a row"
     first, second, third = sheet.totals
     assert first.startswith("1: 9 × 140 kernels (1 prefill, 8 decode), p50 ")
     assert first.endswith("; 1 differs: #0")

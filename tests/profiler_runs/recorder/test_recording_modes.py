@@ -30,7 +30,9 @@ def test_a_window_that_never_comes(start: Start) -> None:
     no_steps = start("print('hello')", "--step", "optimizer")
     early = start("print('hello')", "--after", "60")
     cut_off = start(train(5))
-    assert [run.wait() for run in (short, no_steps, early, cut_off)] == [0, 0, 0, 0]
+    failed = start(train(12, "if step == 1: raise ValueError"), "--step", "optimizer")
+    assert [run.wait() for run in (short, no_steps, early, cut_off, failed)] == [0, 0, 0, 0, 1]
+    assert "nothing was recorded: the exception came after 2 steps, before those to record" in failed.err
     assert "the program took 2 steps, but the first 3 are for --wait and --warmup" in short.err
     assert "no optimizer step was called" in no_steps.err
     assert "before --after 60 was over" in early.err

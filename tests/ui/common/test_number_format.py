@@ -7,7 +7,12 @@ import re
 import pytest
 
 from tests.helpers.paths import ROOT
-from torchprof_tui.ui.common.number_format import format_file_size, format_value
+from torchprof_tui.ui.common.number_format import format_file_size, format_share, format_value
+
+
+def test_a_small_negative_share_is_not_minus_zero() -> None:
+    shown = [format_share(share) for share in (-0.002, -0.065, -0.5, -0.0001, 0.0)]
+    assert shown == ["-0.2 %", "-6.5 %", "-50 %", "-<0.1 %", "0 %"]
 
 
 @pytest.mark.parametrize(

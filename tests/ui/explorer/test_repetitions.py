@@ -51,11 +51,11 @@ async def test_the_table_lists_the_slowest_first_and_jumps_to_it() -> None:
     async with explorer(made, (160, 48)) as (screen, pilot):
         await settled(pilot)
         await pilot.press("t", "tab", "tab", "tab", "tab", "tab")
-        await until(pilot, lambda: "1 #3" in text_on_screen(pilot.app.screen))
+        await until(pilot, lambda: "pattern 1 #3" in text_on_screen(pilot.app.screen))
         await settled(pilot)
         shown = text_on_screen(pilot.app.screen)
         rows = [line for line in shown.splitlines() if " #" in line]
-        assert rows[0].startswith("▶ 1 #3")
+        assert rows[0].startswith("▶ pattern 1 #3")
         await until(pilot, lambda: "more in 1 of 8: reduce" in text_on_screen(pilot.app.screen))
         await pilot.press("enter")
         await until(pilot, lambda: pilot.app.screen is screen)

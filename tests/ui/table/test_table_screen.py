@@ -456,6 +456,15 @@ async def test_an_empty_table_says_why_and_names_one_with_rows(keys: str, reason
             assert table.is_current
 
 
+async def test_lines_below_the_table_are_whole_at_80_columns() -> None:
+    shown = load_trace(str(SAMPLES / "train_gpt_eager.pt.trace.json.gz"), cache=False)
+    async with explorer(shown, (80, 30)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        below = " ".join(" ".join(text(table).split("\n")[-4:-1]).split())
+        assert "overhead-bound, the CPU dispatches" in below
+        assert below.endswith("Self CPU 46.086ms · Self GPU 2.440ms")
+
+
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 160, 240])
 async def test_headings_are_whole_and_hidden_columns_are_counted(width: int) -> None:
     shown = load_trace(str(SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"), cache=False)
@@ -467,7 +476,7 @@ async def test_headings_are_whole_and_hidden_columns_are_counted(width: int) -> 
             header = text(table).split("\n")[1]
             assert [field.title for field in layout.fields if field.title not in header] == []
             hidden = len(table._built_sheet.sheet.fields) - len(layout.fields)
-            assert (f" {hidden} more column" in header) == (hidden > 0)
+            assert (f" ({hidden} more column" in header) == (hidden > 0)
             assert "…" not in header
             await pilot.press(key)
             await settled(pilot)

@@ -285,7 +285,7 @@ async def test_enter_on_the_line_opens_its_source_above_the_chain(size: tuple[in
         assert size[0] < 160 or "300 lines" in text  # the title leaves out what does not fit
         if size[1] > 20:
             assert "[chain ↑↓]" in text
-            assert "▶ line: train.py(42): forward" in text
+            assert "▶ line: forward train.py:42" in text
         await pilot.press("end")
         assert "a300 = 300" in text_on(pilot)
         await pilot.press("home", "down")

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from tests.helpers.explorer_app import explorer, settled, text_of
+from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.paths import SAMPLES
 from tests.helpers.trace_builder import cpu, kernel, trace
+from torchprof_tui.analysis.collectives.communication_waiting import describe_wait
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.explorer.panels.kernel_panel import COLLECTIVE_NOTE
@@ -39,6 +41,13 @@ async def test_a_collective_is_not_blamed_for_idle_sms() -> None:
             text = screen._panel_controller.active_panel.text().replace("\n", " ")
             assert ("SMs" in text.replace(COLLECTIVE_NOTE, "")) is is_blamed
             assert ("waits for other ranks" in text) is not is_blamed
+
+
+def test_a_collective_says_how_long_it_waits_for_the_last_rank() -> None:
+    both = load_merged_ranks(sorted((SAMPLES / "train_gpt_2ranks").iterdir()))
+    waits = [describe_wait(both, int(event)) for event in np.flatnonzero(both.kind == Kind.COLLECTIVE)]
+    assert "6.36 ms of it for rank 1, which arrives last" in waits
+    assert any(wait.startswith("for nobody: rank 1 arrives last, up to ") for wait in waits)
 
 
 @pytest.mark.parametrize(("blocks", "limit"), [(4, "the grid (<0.01 waves), then warps"), (100_000, "warps")])

@@ -33,6 +33,7 @@ from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.analysis.time.kernel_speed import KernelSpeed, compare_kernel_speed
 from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool, sorted_unique
 from torchprof_tui.trace.core.text_enum import TextEnum
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.communication_kernels import WAITING_OPERATIONS, Operation
 from torchprof_tui.trace.model.ranks import Ranks
 from torchprof_tui.trace.model.trace import Trace
@@ -139,6 +140,24 @@ def compute_arrivals(ranks: Ranks) -> Arrivals:
         end[attended, rank_index] = start[attended, rank_index] + rank.trace.duration[rows]
     order = np.argsort(np.where(present, start, _NEVER).min(axis=1, initial=_NEVER), kind="stable")
     return Arrivals(ranks, index[order], present[order], start[order], end[order])
+
+
+def describe_wait(trace: Trace, event: int) -> str:
+    """Describe how much of a collective's event is the wait for the last rank; "" where that is not known."""
+    ranks = trace.merged_ranks
+    if ranks is None:
+        return ""
+    arrivals, rank_index = compute_arrivals(ranks), ranks.index_of_event(event)
+    events = ranks.matched_collectives.events[arrivals.collective_index, rank_index]
+    found = np.flatnonzero(arrivals.present[:, rank_index] & (events == event - ranks.all[rank_index].first))
+    if not len(found):
+        return ""
+    row = int(found[0])
+    wait = min(int(arrivals.wait_times[row, rank_index]), int(trace.duration[event]))
+    last = ranks.all[int(arrivals.last_rank[row])].label
+    if not wait:
+        return f"for nobody: {last} arrives last, up to {format_duration(int(arrivals.spread[row]))} after the others"
+    return f"{format_duration(wait)} of it for {last}, which arrives last"
 
 
 _DIRECT_LINKS = (

@@ -72,9 +72,14 @@ _TORCH = compile_later(
     r"multiprocessing|nested|onnx|package|quantization|sparse|special|testing|signal|fft|linalg|accelerator|types|"
     r"quasirandom|return_types|torch_version|version)"
     r"|triton[/\\](runtime|compiler|backends|knobs|language|tools|testing|autotuner)"
-    r"|functorch[/\\]|torchgen[/\\]|torchprof_runs[/\\](?!workloads[/\\])|profiler_runs[/\\](harness|session|target|stepping)\.py)"
+    r"|functorch[/\\]|torchgen[/\\])"
 )
-"""Folders of torch, Triton, and this project's recorder, wherever they are installed or checked out."""
+"""Folders of torch and Triton, wherever they are installed or checked out."""
+
+RECORDER_FRAME = compile_later(
+    r"torchprof_runs[/\\](?!workloads[/\\])|profiler_runs[/\\](harness|session|target|stepping)\.py"
+)
+"""Of this project's recorder, which removes its frames from what it records; older recordings have them."""
 
 _GENERATED = compile_later(r"torchinductor_|torch_compile_debug|[/\\]triton_cache[/\\]|[/\\]\.triton[/\\]")
 _INSTALLED = compile_later(r"(^|[/\\])(site-packages|dist-packages)[/\\]")
@@ -134,7 +139,7 @@ def classify_file(file: str) -> FrameOrigin:
     """Classify the file of a frame, as the profiler recorded it."""
     if file.startswith("<"):
         return FrameOrigin.USER if file.startswith(_INTERACTIVE) else FrameOrigin.INTERNAL
-    if _TORCH.search(file) or _GENERATED.search(file):
+    if _TORCH.search(file) or RECORDER_FRAME.search(file) or _GENERATED.search(file):
         return FrameOrigin.INTERNAL
     if _INSTALLED.search(file):
         return FrameOrigin.LIBRARY

@@ -106,12 +106,16 @@ def _read_shapes(trace: Trace, column: str, events: I32) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class KernelSummary:
-    """`footprint` for a kernel or collective, `transfer` for a copy or fill; the other is None."""
+    """`footprint` for a kernel or collective, `transfer` for a copy or fill; the other is None.
+
+    `wait`: of a collective, how much of it is the wait for the last rank; "" if that is not known.
+    """
 
     event: int
     footprint: Footprint | None
     transfer: Transfer | None
     instances: KernelInstances
+    wait: str = ""
 
 
 def summarize_kernel(trace: Trace, event: int) -> KernelSummary | None:

@@ -90,7 +90,7 @@ def build_repetitions_sheet(trace: Trace, repetitions: Repetitions) -> Sheet:
     """
     parts = [_choose_rows(repetitions, index) for index in range(len(repetitions.patterns))]
     names: list[str] = []
-    for part in parts:  # rows of one repetition are named with what it is, such as `1 #0 prefill`
+    for part in parts:  # rows of one repetition are named with what it is, such as `pattern 1 #0 prefill`
         is_single = not part.names[0].endswith(_IN_A_ROW)
         kinds = find_kinds(trace, repetitions, part.pattern).tolist() if is_single else [NO_KIND] * len(part.names)
         names += [f"{name} {name_kind(kind)}".rstrip() for name, kind in zip(part.names, kinds, strict=True)]
@@ -127,10 +127,11 @@ def _choose_rows(repetitions: Repetitions, index: int) -> _Rows:
         around_unit = repetitions.patterns[around_unit].parent
     if around_unit == index or pattern.parent < 0:
         row = np.arange(len(pattern))
-        return _Rows(pattern, row, [f"{pattern.label} #{number}" for number in range(len(pattern))])
+        return _Rows(pattern, row, [f"pattern {pattern.label} #{number}" for number in range(len(pattern))])
     row = pattern.position.astype(np.int64)
     count = int(row.max()) + 1
-    return _Rows(pattern, row, [f"{pattern.label}, {number + 1} of {count}{_IN_A_ROW}" for number in range(count)])
+    names = [f"pattern {pattern.label}, {number + 1} of {count}{_IN_A_ROW}" for number in range(count)]
+    return _Rows(pattern, row, names)
 
 
 def _measure_rows(part: _Rows) -> dict[str, I64]:

@@ -37,10 +37,11 @@ def format_file_size(size: float) -> str:
 
 def format_share(share: float) -> str:
     """Format a share of 1 as percent, with one decimal below 10 %; "<0.1 %" for what would be rounded to nothing."""
-    percent = share * 100
+    percent = abs(share) * 100
+    sign = "-" * (share < 0)
     if 0 < percent < 0.05:
-        return "<0.1 %"
-    return f"{percent:.1f} %" if 0 < percent < 9.95 else f"{percent:.0f} %"
+        return f"{sign}<0.1 %"
+    return f"{sign}{percent:.1f} %" if 0 < percent < 9.95 else f"{sign}{percent:.0f} %"
 
 
 def format_bandwidth(rate: float) -> str:

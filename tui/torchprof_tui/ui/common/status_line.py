@@ -18,7 +18,7 @@ from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.bindings import list_bindings, rename_hints
 from torchprof_tui.ui.common.cell_text import find_common_prefix
 from torchprof_tui.ui.common.name_display import clean, truncate
-from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip, wrap_text
 
 
 def format_copy_message(label: str) -> str:
@@ -31,7 +31,10 @@ KEPT_HINTS, KEPT_HINTS_MIN_WIDTH = 3, 60
 
 
 class StatusLine(PaintedWidget):
-    """One line with a message (`show_message`), else the state of the screen (`show_state`), and key hints."""
+    """One line with a message (`show_message`), else the state of the screen (`show_state`), and key hints.
+
+    In a higher one a message is wrapped.
+    """
 
     _message = ""
     _state = ""
@@ -73,6 +76,12 @@ class StatusLine(PaintedWidget):
 
     def paint(self, y: int, width: int) -> Strip:
         palette = self.palette
+        if self.size.height > 1:
+            lines = [
+                "".join(text for text, _ in line) for line in wrap_text(clean(self._message), width - 2, palette.text)
+            ]
+            text = " ".join(lines[y:]) if y == self.size.height - 1 else "".join(lines[y : y + 1])
+            return build_strip([(" ", palette.text), (truncate(text, width - 2), palette.text)], width, palette.text)
         lead = self._key_hints[: 0 if self._message or width < KEPT_HINTS_MIN_WIDTH else KEPT_HINTS]
         kept = sum(_measure_hint(*hint) + 2 for hint in lead)
         message = truncate(clean(self._message or self._work or self._state), max(width - 2 - kept, 0))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from torchprof_tui.analysis.collectives.communication_waiting import describe_wait
 from torchprof_tui.analysis.dispatch.chain import Chain, ChainFinder
 from torchprof_tui.analysis.dispatch.event_context import EventContext, read_event_context
 from torchprof_tui.analysis.dispatch.source_line import SourceLine, SourceLineFinder
@@ -73,7 +74,10 @@ def read_chain(trace: Trace, chain_finder: ChainFinder, line_finder: SourceLineF
     captured = _find_captured(trace, work) if work >= 0 else None
     if isinstance(captured, CapturedChain) and captured.line is not None and Kind(int(trace.kind[event])) in GPU_WORK:
         line = captured.line
-    return ChainRead(chain, summarize_kernel(trace, work), line, captured)
+    kernel = summarize_kernel(trace, work)
+    if kernel is not None and trace.kind[work] == Kind.COLLECTIVE:
+        kernel = replace(kernel, wait=describe_wait(trace, work))
+    return ChainRead(chain, kernel, line, captured)
 
 
 def _find_captured(trace: Trace, event: int) -> CapturedChain | str | None:

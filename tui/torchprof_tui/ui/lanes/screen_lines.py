@@ -66,9 +66,7 @@ class LaneArrangement:
         return replace(self, hidden=self.hidden - {lane}, folded=self.folded - {lane})
 
 
-MAX_PINNED_SHARE = 0.5
-"""Pinned lanes take at most this share of the height, so that the others can still be reached."""
-
+MAX_PINNED_SHARE = 0.5  # pinned lanes take at most this share of the height, so that the others can still be reached
 MAX_FOLDED_ROWS = 512
 """Rows of a folded lane that are searched for the deepest event of a cell: a lane may be a million rows deep."""
 

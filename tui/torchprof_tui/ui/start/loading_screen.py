@@ -44,12 +44,8 @@ if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Trace
 
 
-REDRAW_SECONDS = 0.1
-"""Seconds between redraws: ten a second look steady and cost an ssh connection next to nothing."""
-
-MIN_ESTIMATE_SECONDS = 0.3
-"""Seconds of loading before the time left is shown: an earlier estimate would vary too much."""
-
+REDRAW_SECONDS = 0.1  # seconds between redraws: ten a second look steady and cost an ssh connection next to nothing
+MIN_ESTIMATE_SECONDS = 0.3  # seconds of loading before the time left is shown: an earlier estimate would vary too much
 FIRST_WRITE_SECONDS = 0.005
 """Seconds in which the writer thread has written the first frame. Only then the threads start that import modules: they
 would hold the GIL against it."""

@@ -153,8 +153,7 @@ LEARN_HINT = (
     "a case is a sample and a few questions: expect, look at the lanes, read what it is; also: torchprof-tui learn"
 )
 
-WIDE_MIN_WIDTH = 150
-"""Minimal width for the guide beside the list: fewer cells would leave no room for the summaries."""
+WIDE_MIN_WIDTH = 150  # minimal width for the guide beside the list: fewer cells would leave no room for the summaries
 
 
 @dataclass(frozen=True, slots=True)

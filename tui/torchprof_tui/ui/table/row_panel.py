@@ -13,9 +13,7 @@ from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import Lines, TextPanel, join_columns, wrap_text
 from torchprof_tui.ui.common.text_charts import build_strip_chart
 
-RELATIVES_SHOWN = 8
-"""Names listed of the callers, the callees and the kernels each; the others are only counted."""
-
+RELATIVES_SHOWN = 8  # names listed of the callers, the callees and the kernels each; the others are only counted
 THREE_COLUMN_MIN_WIDTH = 120
 
 MIN_FULL_NAME_CELLS = 20  # cells from which the recorded name of a kernel is shown behind its short name

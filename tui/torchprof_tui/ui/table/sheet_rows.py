@@ -104,7 +104,7 @@ def format_header(layout: ColumnLayout, sort_key: str, descending: bool, palette
         separator = _text_separator(layout, column)
         title = separator + truncate(field.title + arrow, cells - len(separator))
         if column == 0 and layout.hidden:
-            mark = f"{layout.hidden} more column{'s' * (layout.hidden > 1)} →"
+            mark = f"({layout.hidden} more column{'s' * (layout.hidden > 1)} →)"
             if cell_len(title) + cell_len(mark) + 3 <= cells:
                 title += " " * (cells - cell_len(title) - cell_len(mark) - 2) + mark
         padding = " " * (cells - cell_len(title))

@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import replace
 from functools import partial
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 
 from torchprof_tui.analysis.table.groups import GpuTimeShares, Profile, compute_gpu_time_shares
@@ -17,7 +18,8 @@ from torchprof_tui.analysis.table.table_sheet import read_balance
 from torchprof_tui.analysis.words.dictionary import Word, find_event_word
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.child_screen import MAX_VIEWS, SEARCH_HINT, ListScreen, cycle, format_found
-from torchprof_tui.ui.common.painted_widget import HeaderPicked, RowList, RowPicked, TextRun
+from torchprof_tui.ui.common.name_display import clean
+from torchprof_tui.ui.common.painted_widget import HeaderPicked, RowList, RowPicked, TextRun, wrap_text
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.lanes.view_state import ViewState
@@ -42,7 +44,10 @@ from torchprof_tui.ui.table.time_share_charts import TimeShareCharts
 PANEL_MIN_HEIGHT, PANEL_HEIGHT_SHARE = 24, 0.35
 """Minimal height for the panel of the current row below the table, and the panel's share of the height."""
 
+PANEL_MOST_LINES, SHORT_PANEL_LINES = 14, 7
+"""Its most lines, and those of tables whose rows have neither callers nor callees."""
 
+MOST_LINES_BELOW = 3  # lines that the sentence under the table and the totals take at most, each
 EXPORT_PROMPT = "write to"
 MEASURING = "measuring what limits …"  # in the line of the sentence under the table, until it is known
 
@@ -82,6 +87,7 @@ class TableScreen(ListScreen):
         self._charts = TimeShareCharts(id="charts")
         self._reading = StatusLine(id="table-reading")
         self._summary = StatusLine(id="table-summary")
+        self._summary_text = ""
 
     def compose(self) -> ComposeResult:
         yield from (self._tabs, self.rows, self._panel, self._charts)
@@ -96,9 +102,19 @@ class TableScreen(ListScreen):
         self._tabs.show_active(self._tab, {self._tab: 0}, has_keys=False)
 
     def on_resize(self) -> None:
-        height = self.size.height
-        self.set_class(height < PANEL_MIN_HEIGHT, "low")
-        self._panel.styles.height = int(height * PANEL_HEIGHT_SHARE)
+        self.set_class(self.size.height < PANEL_MIN_HEIGHT, "low")
+        self._fit_panels()
+
+    def _fit_panels(self) -> None:
+        """Give the panel of the row no more lines than its rows fill, and the sentence those that it needs."""
+        has_more = self._tab in (TABS[0], ARRIVALS_TAB, REPETITIONS_TAB)
+        most = PANEL_MOST_LINES if has_more else SHORT_PANEL_LINES
+        self._panel.styles.height = min(int(self.size.height * PANEL_HEIGHT_SHARE), most)
+        width, text = self.size.width - 2, self._summary_text
+        self._summary.show_message(text if cell_len(text) <= width else text.replace(" time total:", ""))
+        for line in (self._reading, self._summary):
+            wrapped = wrap_text(clean(line.message), width, line.palette.text)
+            line.styles.height = max(1, min(len(wrapped), MOST_LINES_BELOW))
 
     @property
     def _current_query(self) -> SheetQuery:
@@ -117,7 +133,8 @@ class TableScreen(ListScreen):
     def _show_shares(self, shares: GpuTimeShares) -> None:
         self._charts.set_shares(shares)
         if self._tab == CHARTS_TAB:
-            self._summary.show_message(self.profile.trace.part or "whole trace")
+            self._summary_text = self.profile.trace.part or "whole trace"
+            self._fit_panels()
             self._status.show_message("")
 
     def _show_sheet(self, query: SheetQuery, found: BuiltSheet | str) -> None:
@@ -137,7 +154,8 @@ class TableScreen(ListScreen):
             self.rows.empty_text = f"{found}. b: another grouping; tab: the next table."
             self.rows.set_row_count(0)
             self._panel.set_detail("", None)
-            self._summary.show_message("no rows")
+            self._summary_text = "no rows"
+            self._fit_panels()
             return
         self._refresh_rows()
         row, self._row_to_show = self._row_to_show, -1
@@ -154,6 +172,7 @@ class TableScreen(ListScreen):
     def _show_reading(self, reading: str) -> None:
         self._reading.show_message(reading)
         self._reading.display = bool(reading)
+        self._fit_panels()
 
     def _move_to_row(self, row: int) -> None:
         index = self._listing.index_of(row) if row >= 0 else -1
@@ -173,7 +192,8 @@ class TableScreen(ListScreen):
         totals = format_totals(self.profile, self._built_sheet, self._tab)
         scope = self._scopes[self._scope].label if self._tab != ARRIVALS_TAB else "all ranks"
         group_by = self._group_by if self._tab == TABS[0] else GroupBy.NAME
-        self._summary.show_message(format_summary(listing, group_by, scope, totals))
+        self._summary_text = format_summary(listing, group_by, scope, totals)
+        self._fit_panels()
         self.handle_cursor_move()
         return problem
 

@@ -60,9 +60,8 @@ def find_loops_around(view: ScopeView, calls: EventTable, min_calls: int) -> Int
     meaning="the CPU takes longer to prepare and launch the work than the GPU to run it",
     action="make fewer and larger calls, compile, or replay a CUDA graph",
     code='model = torch.compile(model, mode="reduce-overhead")',
-    decided="During the steps and the GPU work that they launched (without the profiler's own time), GPU work takes "
-    "less than the first limit, and most of the idle time is due to dispatch, host code, or refilling the "
-    "queue after a synchronisation, not to input, communication or the profiler.",
+    decided="Without the profiler's own time, the GPU is busy for less than the first limit of the steps, and the CPU "
+    "causes most of its idle time: dispatch, host code, or refilling the queue after a synchronisation.",
     thresholds=(thresholds.GPU_BUSY_LOW, thresholds.OVERHEAD_SHARE_OF_IDLE),
     fires_on_absence=True,
     needs=(ScopeView.missing_window_reason,),
@@ -75,8 +74,8 @@ def overhead_bound(view: ScopeView) -> Answer:
         return Answer.absent(f"GPU busy {format_percent(shares.busy)} of {format_duration(view.window_length)}")
     scope_label = "the steps" if len(view.steps) else "the range"
     summary = (
-        f"GPU busy {format_percent(shares.busy)} of {scope_label} ({format_duration(view.window_length)}); for "
-        f"{format_percent(shares.overhead)} it waited for the CPU to dispatch or run code"
+        f"GPU busy {format_percent(shares.busy)} of {scope_label} ({format_duration(view.window_length)}): "
+        "it waited for the CPU to dispatch or run code"
     )
     evidence = view.representative_events()
     if not len(evidence):

@@ -225,9 +225,10 @@ class ChainPanel(Panel):
             kind = int(self._trace.kind[hop.event])
             selected = hop.event == self._selected and not self._on_line
             indent = " " * min(depth, MAX_INDENT) + ("⇢ " if kind in GPU_WORK else "")
-            name = truncate(clean(hop.name), name_width - len(indent))
-            if cell_len(name) < cell_len(clean(hop.name)):
-                name = truncate(shorten_name_of_kind(hop.name, Kind(kind)), name_width - len(indent))
+            name = clean(hop.name)
+            if kind == Kind.PYTHON or cell_len(name) > name_width - len(indent):  # frames are named as on the lanes
+                name = shorten_name_of_kind(hop.name, Kind(kind))
+            name = truncate(name, name_width - len(indent))
             padded = indent + name + " " * max(name_width - len(indent) - cell_len(name), 0)
             offset = f"+{format_duration(hop.offset)}" if depth else ""
             self_time = "" if kind in GPU_WORK else format_duration(hop.self_duration)
@@ -249,7 +250,7 @@ class ChainPanel(Panel):
         is_captured = captured is not None and not isinstance(captured, str) and line is captured.line
         label = f"{describe_kind(line)}{' in the capture' if is_captured else ''}: "
         hint = " · enter opens it" if self._on_line and line.file is not None else ""
-        text = truncate(clean(line.text), max(width - 2 - len(label) - len(hint), 8))
+        text = truncate(shorten(clean(line.text)), max(width - 2 - len(label) - len(hint), 8))
         rest = f" through {clean(line.library)}" if line.library else ""
         room = width - 2 - len(label) - cell_len(text) - len(hint)
         return [

@@ -57,45 +57,55 @@ TREE_MIN_HEIGHT, TREE_HEIGHT_PER_LINE, TREE_MAX_LINES = 12, 4, 6
 
 WHY_MIN_HEIGHT = 12  # panel height from which the numbers behind the verdict are shown
 
+WHY_MIN_HEIGHT = 12  # panel height from which the numbers behind the verdict are shown
+WRAP_MIN_HEIGHT = 24  # panel height from which what was measured of other findings takes two lines where it needs them
 _SHARE_CELLS, _TIME_CELLS, _BAR_CELLS = 6, 9, 20
 
 
-def format_counts(checked: CheckResult) -> str:
-    """Format how many patterns are problems, fired otherwise, are not present and undetermined."""
+def format_counts(checked: CheckResult, width: int) -> str:
+    """Format how many patterns are problems, fired otherwise, not present, undetermined: as many as fit."""
     states = [finding.state for finding in checked.findings]
     without_gpu = sum(finding.answer.reason == NO_GPU for finding in checked.findings)
     problems = sum(finding.is_significant for finding in checked.findings)
     notes = states.count(State.FIRED) - problems
-    return (
-        f"{problems} problem{'s' if problems != 1 else ''} · {notes} note{'s' if notes != 1 else ''} · "
-        f"{states.count(State.ABSENT)} not present · {states.count(State.CANNOT_TELL) - without_gpu} undetermined"
-        f"{f' · {without_gpu} need a GPU' if without_gpu else ''}"
-    )
+    parts = [
+        f"{problems} problem{'s' if problems != 1 else ''} · {notes} note{'s' if notes != 1 else ''}",
+        f"{states.count(State.ABSENT)} not present",
+        f"{states.count(State.CANNOT_TELL) - without_gpu} undetermined",
+        *([f"{without_gpu} need a GPU"] if without_gpu else []),
+    ]
+    while cell_len(" · ".join(parts)) > width and len(parts) > 1:
+        parts.pop()
+    return " · ".join(parts)
 
 
 def format_verdict(
-    verdict: Verdict, width: int, height: int, palette: Palette, with_text: bool = True, seen: str = ""
+    verdict: Verdict, width: int, height: int, palette: Palette, with_text: bool = True, first: Finding | None = None
 ) -> Lines:
     """Format the verdict, with its numbers and the time tree as far as `height`, the panel's lines, leaves room.
 
-    `with_text`: with its sentence, which stands above the lanes too. `seen`: what the first finding below says.
+    `with_text`: with its sentence, which stands above the lanes too. `first`: the first finding below.
     """
     lines = wrap_text(clean(verdict.text), width, palette.strong) if with_text else []
-    if height >= WHY_MIN_HEIGHT:
+    if height >= WHY_MIN_HEIGHT and (first is None or verdict.why != first.answer.seen):
         line = describe_code_line(verdict)
-        for detail in (verdict.why, f"{'at' if find_code_location(verdict) else 'in'} {line}" if line else ""):
-            if detail and verdict.why != seen:  # else the finding says both
-                lines += wrap_text(clean(detail), width, palette.muted, "  ")
+        if first is not None and line == describe_code_line(first):
+            line = ""  # the finding says where
+        where = f"largest {'at' if find_code_location(verdict) else 'in'} {line}" if line else ""
+        detail = " · ".join(filter(None, (verdict.why, where)))
+        lines += wrap_text(clean(detail), width, palette.muted, "  ") if detail else []
     if verdict.tree is not None and height >= TREE_MIN_HEIGHT:
-        line_count = 2 + (height - TREE_MIN_HEIGHT) // TREE_HEIGHT_PER_LINE
+        line_count = 4 + (height - TREE_MIN_HEIGHT) // TREE_HEIGHT_PER_LINE
         lines += format_tree(verdict.tree, min(line_count, TREE_MAX_LINES), width, palette)
     return lines
 
 
 def format_tree(tree: TimeTree, max_lines: int, width: int, palette: Palette) -> Lines:
-    """Format the largest parts of the scope's time, each with a bar of its share."""
-    lines: Lines = []
-    for line in select_tree_lines(tree, max(max_lines, 2))[:max_lines]:
+    """Format the largest parts of the scope's time, each with a bar of its share, below what they are parts of."""
+    count = f", mean of {tree.device_count} GPUs" * (tree.device_count > 1)
+    length = format_duration(tree.total // max(tree.device_count, 1))
+    lines: Lines = [[(truncate(f"where the {length} went{count}", width), palette.strong)]]
+    for line in select_tree_lines(tree, max(max_lines - 1, 2))[: max_lines - 1]:
         numbers = f"  {format_share(line.share):>{_SHARE_CELLS}} {format_duration(line.time):>{_TIME_CELLS}} "
         bar = "█" * round(line.share * _BAR_CELLS)
         label = "  " * line.depth + clean(line.label)
@@ -124,11 +134,12 @@ def format_entry(
     shows_rule: bool = False,
     late_rank: str = "",
     can_try: bool = False,
+    wraps: bool = False,
 ) -> Lines:
     """Format a fired pattern: on one line; the current entry with what was measured, why, what to do, where to go.
 
     `base`: what costs are shares of. `shows_rule`: also how the current entry was found. `late_rank`: where ] leads.
-    `can_try`: what its remedies save can be measured.
+    `can_try`: what its remedies save can be measured. `wraps`: another line holds the rest of what was measured.
     """
     pattern, answer = finding.pattern, finding.answer
     seen = clean(answer.seen)
@@ -144,7 +155,7 @@ def format_entry(
     if not current:
         if text_width < MIN_TEXT_CELLS:
             return [head]
-        return [[*head, (truncate(seen, text_width), palette.text)]]
+        return _format_note(head, seen, text_width, width, wraps, palette)
     title = truncate(clean(pattern.title), text_width)
     lines: Lines = [head if text_width < MIN_TEXT_CELLS else [*head, (title, palette.text)]]
     action, saving = finding.remedy.action, describe_saving(finding)
@@ -157,6 +168,12 @@ def format_entry(
         limits = [("limit" if not k else "", threshold.text) for k, threshold in enumerate(pattern.thresholds)]
         lines += _format_rows([("rule", pattern.decided), *limits], room, palette)
     return lines
+
+
+def _format_note(head: list[TextRun], seen: str, room: int, width: int, wraps: bool, palette: Palette) -> Lines:
+    first, *rest = wrap_text(seen, room, palette.text) if wraps else [[(truncate(seen, room), palette.text)]]
+    text = truncate(" ".join(text for line in rest for text, _ in line), room)
+    return [[*head, *first], *([[(" " * (width - room), palette.text), (text, palette.text)]] if rest else [])]
 
 
 def _format_rows(rows: list[tuple[str, str]], room: int, palette: Palette) -> Lines:
@@ -485,11 +502,12 @@ class CheatsheetPanel(Panel):
         checked = self.checked
         if checked is None:
             return [[("looking for patterns …", palette.muted)]]
-        lines: Lines = [[(self._scope_label, palette.strong), (f" · {format_counts(checked)}", palette.text)]]
+        counts = format_counts(checked, width - cell_len(self._scope_label) - 3)
+        lines: Lines = [[(self._scope_label, palette.strong), (f" · {counts}", palette.text)]]
         with_text = not (self._is_verdict_above and checked.scope.is_whole_trace)
         fired = self._fired_findings()
-        seen = fired[0].answer.seen if fired else ""
-        lines += format_verdict(checked.verdict, width, self.size.height, palette, with_text, seen)
+        first_finding = fired[0] if fired else None
+        lines += format_verdict(checked.verdict, width, self.size.height, palette, with_text, first_finding)
         if any(finding.cost for finding in fired):
             lines += wrap_text(f"what each costs at most of {checked.base.describe()}", width, palette.muted, "  ")
         for finding in fired:
@@ -497,7 +515,9 @@ class CheatsheetPanel(Panel):
             is_current = finding.id == self._cursor_id
             late = self._late_rank.label if is_current and self._late_rank is not None else ""
             can_try = finding.id in self.tryable
-            lines += format_entry(finding, width, is_current, palette, checked.base, self._shows_rule, late, can_try)
+            wraps = self.size.height >= WRAP_MIN_HEIGHT
+            options = (self._shows_rule, late, can_try, wraps)
+            lines += format_entry(finding, width, is_current, palette, checked.base, *options)
             self._lines_by_id[finding.id] = (first, len(lines) - 1)
         for reason, ids in group_undecidable(checked.findings):
             lines += wrap_text(f"? {clean(describe_group(reason, ids))}", width, palette.muted, "  ")

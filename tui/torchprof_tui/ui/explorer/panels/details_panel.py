@@ -84,7 +84,7 @@ def format_findings(
     problems = [finding for finding in found if finding.is_significant]
     room = max(height - len(keys), 1)
     if not problems and checked.verdict.tree is not None:
-        return [*format_tree(checked.verdict.tree, max(room - 1, 2), width, palette)[:room], *keys]
+        return [*format_tree(checked.verdict.tree, max(room - 1, 3), width, palette)[:room], *keys]
     problems = problems or found
     shown = problems[: min(room, MAX_NUMBER_KEYS)]
     id_cells = min(max(len(finding.id) for finding in shown) + 2, ID_CELLS)
@@ -107,8 +107,7 @@ def format_findings(
         lines += [*(head if whole else [_cut_line(head, width)]), *action]
     left, tree = room - len(lines), checked.verdict.tree
     if tree is not None and left >= TIME_MIN_LINES:
-        lines += [[], [("where the time went", palette.strong)]]
-        lines += format_tree(tree, min(left - 2, MAX_TIME_LINES), width, palette)
+        lines += [[], *format_tree(tree, min(left - 1, MAX_TIME_LINES + 1), width, palette)]
     return [*lines, *keys]
 
 
@@ -228,15 +227,12 @@ def _format_gaps(gaps: Sequence[LargestGap], room: int, width: int, palette: Pal
 MAX_LISTED = 3  # kernels of either side whose names are listed; the others are counted
 
 
-TWO_COLUMNS_MIN_WIDTH = 110
-"""Width from which the args are shown beside the other details instead of below them."""
-
+TWO_COLUMNS_MIN_WIDTH = 110  # width from which the args are shown beside the other details instead of below them
 BYTE_SIZE_ARGS = frozenset({"bytes", "Bytes", "shared memory", "Total Allocated", "Total Reserved"})
 MAX_ARG_CHARACTERS = 20_000
 """Most characters of an arg that are cleaned and wrapped: of a text of 10 MB that takes seconds."""
 
-MAX_LIST_ITEMS = 6
-"""Maximum number of inner lists that are written out (the shapes of a fused optimizer's inputs)."""
+MAX_LIST_ITEMS = 6  # maximum number of inner lists that are written out (the shapes of a fused optimizer's inputs)
 
 
 class DetailsPanel(Panel):

@@ -51,7 +51,7 @@ def format_kernel(
         occupancy = _format_occupancy(footprint, palette, width)
         lines = occupancy[:2] + launch + meaning + occupancy[2:] if is_low else meaning + launch + occupancy
         if is_collective:
-            lines = meaning + launch
+            lines = meaning + launch + (_format_row("waits", summary.wait, palette, width) if summary.wait else [])
         for note in (COLLECTIVE_NOTE,) if is_collective else footprint.notes:
             lines += _format_row("note", note, palette, width)
     if summary.transfer is not None:

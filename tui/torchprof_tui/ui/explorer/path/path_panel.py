@@ -121,8 +121,7 @@ TWO_COLUMNS_MIN_WIDTH = 104
 KINDS_WIDTH = 50
 BAR_CELLS = 12
 MAX_RANKS = 6
-NO_RANK = -1
-"""As `segments.NO_RANK`, which this module does not import: numpy code is imported on the worker thread."""
+NO_RANK = -1  # as `segments.NO_RANK`, which this module does not import: numpy code is imported on the worker thread
 
 
 MAX_KEPT_PATHS = 4
