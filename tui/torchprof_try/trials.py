@@ -37,11 +37,8 @@ NOTABLE = 0.05
 """Share of a step: the least that is repeated where it is not shown yet, and the least time of the garbage collector
 that suggests a remedy."""
 
-MAX_UNDECIDED = 2
-"""Remedies that are repeated beside the winners: those that save most where it is not shown yet."""
-
-SPEC_VARIABLE = "TORCHPROF_TRIAL"
-"""Environment variable of the recorder: the spec of a trial that is recorded."""
+MAX_UNDECIDED = 2  # remedies that are repeated beside the winners: those that save most where it is not shown yet
+SPEC_VARIABLE = "TORCHPROF_TRIAL"  # environment variable of the recorder: the spec of a trial that is recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,8 +425,7 @@ def _set_environment(remedies: Sequence[Remedy]) -> dict[str, str]:
     return environment
 
 
-SUFFIXES = (".json", ".json.gz", ".pt.trace", ".pftrace")
-"""Ends of the names of traces; no program has such a name."""
+SUFFIXES = (".json", ".json.gz", ".pt.trace", ".pftrace")  # ends of the names of traces; no program has such a name
 
 
 def is_recorded_run(words: tuple[str, ...]) -> bool:

@@ -47,9 +47,7 @@ from torchprof_attach.host.trace_file import add_origin, scan
 
 TICK_SECONDS = 0.05
 IDLE_SECONDS = 1.0
-ASK_SECONDS = 25.0
-"""A profiler asks every 5 s; one that found no daemon waits up to 10 s more between its tries."""
-
+ASK_SECONDS = 25.0  # a profiler asks every 5 s; one that found no daemon waits up to 10 s more between its tries
 BEHIND_SECONDS = 4.0  # less than the time between two questions of a profiler
 STALLED_SECONDS = 3.0  # a file that has not grown for so long on a full disk will not be completed
 

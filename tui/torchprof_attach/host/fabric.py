@@ -30,9 +30,7 @@ from torchprof_attach.host.processes import check_private, find_holder
 
 NAME = "dynolog"
 HEADER = struct.Struct("=Q32s")
-SO_TIMESTAMPNS = 35
-"""Linux: with each datagram comes when it was sent. Python has no name for it."""
-
+SO_TIMESTAMPNS = 35  # Linux: with each datagram comes when it was sent. Python has no name for it
 TIMESTAMP = struct.Struct("@ll")
 CREDENTIALS = struct.Struct("=iII")
 REQUEST = struct.Struct("=iiq")

@@ -22,9 +22,7 @@ KEPT_VARIABLES = frozenset(
 )
 """The variables of a process that are read: others may be secrets."""
 
-CLIENT_SOCKET = "dynoconfigclient"
-"""Beginning of the names of the sockets of Kineto's client; a random id follows."""
-
+CLIENT_SOCKET = "dynoconfigclient"  # beginning of the names of the sockets of Kineto's client; a random id follows
 SCRATCH_PREFIX = "torchprof-attach-"
 MARKER_SUFFIX = ".installed"
 

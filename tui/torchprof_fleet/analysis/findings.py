@@ -98,26 +98,18 @@ def _select(names: Sequence[str], values: F64, count: F64, total: F64, runs: int
     return tuple(names[index] for index in kept.tolist()), values[:, kept], total[:, kept]
 
 
-SLOW_GPU = 1.08
-"""Factor from which a GPU is slow: GPUs of one kind differ by some 5 % with temperature and power."""
-
+SLOW_GPU = 1.08  # factor from which a GPU is slow: GPUs of one kind differ by some 5 % with temperature and power
 SLOW_CPU = 1.15  # factor from which a CPU is slow, as for the ranks of one trace (`host_speed`)
 LATE_SHARE = 0.03  # share of a step by which a rank must be late in most steps
 STALL_SHARE = 0.1  # share of a step by which a rank must be later than it usually is for a one-off stall
 
-STALL_SHARE_OF_SLOW = 0.3
-"""The same for ranks that are slow or late anyway, whose lateness varies with the steps."""
-
+STALL_SHARE_OF_SLOW = 0.3  # the same for ranks that are slow or late anyway, whose lateness varies with the steps
 HOST_SHARE = 0.75  # share of a host's ranks that must have a fault for it to be the host's
 
-OUTLIER_DEVIATIONS = 6.0
-"""Robust standard deviations from the median rank: among thousands of ranks chance gives less."""
-
+OUTLIER_DEVIATIONS = 6.0  # robust standard deviations from the median rank: among thousands of ranks chance gives less
 FEW_RANKS = 16  # below this many, each rank is compared with the others alone
 
-MIN_RANKS_FOR_SPEED = 4
-"""Of two or three ranks with machines of unequal speed nobody can say which is the odd one."""
-
+MIN_RANKS_FOR_SPEED = 4  # of two or three ranks with machines of unequal speed nobody can say which is the odd one
 MIN_IDLE_SHARE = 0.02
 """Share of a step from which more idle time than the median rank's is named as the cause of a late rank."""
 

@@ -39,9 +39,7 @@ from torchprof_tui.trace.core.extensions import import_extra
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SKETCH_VERSION = 3
-"""Version of the record and of its Parquet schema: a stored sketch of another version is made again."""
-
+SKETCH_VERSION = 3  # version of the record and of its Parquet schema: a stored sketch of another version is made again
 WHOLE_TRACE = -1  # number of the only step of a trace without steps
 UNKNOWN_BYTES = -1  # memory peak of a trace that recorded no memory
 

@@ -86,8 +86,7 @@ CONNECT_SECONDS = 20
 RETRIES = 3
 """How often a trace is tried again after an error of a worker; one that ends is replaced by Dask without this."""
 
-CLUSTER_POLL_SECONDS = 0.05
-"""Seconds between looks for results of a cluster, and for whether this was cancelled."""
+CLUSTER_POLL_SECONDS = 0.05  # seconds between looks for results of a cluster, and for whether this was cancelled
 
 
 def sketch_on_cluster(

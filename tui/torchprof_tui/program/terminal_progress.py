@@ -23,8 +23,7 @@ DELAY_SECONDS = 0.3  # shorter work shows nothing
 REDRAW_SECONDS = 0.25
 MAX_TEXT = 200
 _UNABLE_TERMINALS = ("", "dumb", "linux", "vt100", "vt220", "unknown")
-_TERMINALS_OF_777 = ("foot", "rxvt")
-"""How TERM begins where notifications are OSC 777; elsewhere they are OSC 9."""
+_TERMINALS_OF_777 = ("foot", "rxvt")  # how TERM begins where notifications are OSC 777; elsewhere they are OSC 9
 
 
 def can_signal(out: TextIO, environment: Mapping[str, str] | None = None) -> bool:

@@ -58,9 +58,7 @@ class AnswerPipe(NamedPipe):
             os.write(self._write_fd, answer.encode("ascii"))
 
 
-BUFFER_BYTES = 64 * 1024
-"""Output kept between two polls: about 20 screens, and no more than one poll can process."""
-
+BUFFER_BYTES = 64 * 1024  # output kept between two polls: about 20 screens, and no more than one poll can process
 OVERFLOW_BYTES = 16 * 1024
 """Output kept if more than BUFFER_BYTES was printed, too fast to read; after the run's end it is BUFFER_BYTES again."""
 

@@ -37,9 +37,7 @@ K = TypeVar("K", bound=Hashable)
 MIN_SHARE = 0.5
 """Share of the part's change that a section must have to be named: with less, the change is not of one place."""
 
-NESTED_SHARE = 0.9
-"""Share of the largest change that a section inside that one must have to be named in its place."""
-
+NESTED_SHARE = 0.9  # share of the largest change that a section inside that one must have to be named in its place
 MAX_NAMES = 500  # annotations of more names than these are not sections of a step but numbered items
 
 

@@ -163,9 +163,7 @@ def _find_first_work(trace: Trace, ops: CapturedOps, nodes: CapturedNodes) -> I6
 STEP_LABEL = "the step"
 NO_LAUNCH_LABEL = "GPU work whose launch is not in this trace"
 
-MAX_LEVELS = 500
-"""Deeper calls count for their ancestor at this depth: no program nests that many ops on purpose."""
-
+MAX_LEVELS = 500  # deeper calls count for their ancestor at this depth: no program nests that many ops on purpose
 MAX_NODES = 200_000
 """Above this number of nodes the calls of one name below one parent become one node, without their order."""
 

@@ -30,9 +30,7 @@ from torchprof_tui.trace.model.trace import Trace
 MAX_TYPICAL_DELAY = 20_000
 """ns: a machine takes no longer to start launched work, or to return from a wait; medians above are waits."""
 
-UNKNOWN_DELAY = 5_000
-"""ns, where no edge of a kind decided when its target was reached, so that no delay was measured."""
-
+UNKNOWN_DELAY = 5_000  # ns, where no edge of a kind decided when its target was reached, so that no delay was measured
 _LONG_FACTOR = 4
 _ALWAYS_SHORT = 10_000
 """A delay up to this many times the median of its kind, or ns, is latency; a longer one hides a dependency."""

@@ -41,8 +41,7 @@ def add_queue_room(graph: GraphColumns, trace: Trace) -> None:
     graph.add_waits(target, np.minimum(returned - work.launch_start[number], OWN_TIME))
 
 
-SHORT_GAP = 10_000
-"""ns between two works of a stream that need no further explanation than the stream's order."""
+SHORT_GAP = 10_000  # ns between two works of a stream that need no further explanation than the stream's order
 
 
 def add_launch_edges(graph: GraphColumns, trace: Trace) -> None:

@@ -25,13 +25,10 @@ RECORD_REGEX = r"(cuda|cu|hip|musa)EventRecord"
 _COPY_CALL_REGEX = r".*Memcpy"
 _DEVICE_CALL = compile_later(r"Device|Ctx")
 
-OWN_TIME = 5_000
-"""ns that a blocking call takes at most by itself, when the work that it waits for has already ended."""
-
+OWN_TIME = 5_000  # ns that a blocking call takes at most by itself, when the work that it waits for has already ended
 _LONG_CALL = 20_000  # ns from which a blocking call must have waited for something
 
-_NEAREST = 8
-"""Works that are tried, from the last one back, for one that was launched before the blocking call."""
+_NEAREST = 8  # works that are tried, from the last one back, for one that was launched before the blocking call
 
 
 @dataclass(frozen=True, slots=True)

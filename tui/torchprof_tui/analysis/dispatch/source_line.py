@@ -156,8 +156,7 @@ GAP_SAMPLES = 64
 BACKWARD_ENGINE_PREFIX = "autograd::engine::evaluate_function"
 
 
-MAX_KEPT_LINES = 20_000
-"""Lines that a finder keeps: the checks of neighbouring ranges ask for those of the same events."""
+MAX_KEPT_LINES = 20_000  # lines that a finder keeps: the checks of neighbouring ranges ask for those of the same events
 
 
 @dataclass(slots=True)

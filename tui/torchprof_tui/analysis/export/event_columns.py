@@ -39,8 +39,7 @@ MISSING = -1  # value of a row that has none, in columns of numbers; null in fil
 TEXT_COLUMNS = ("name", "category", "kind", "lane", "group", "process", "thread")
 TIME_COLUMNS = ("start_ns", "duration_ns", "self_ns")
 NUMBER_COLUMNS = ("stream", "device", "rank", "step", "correlation", "parent", "launch")
-COLUMNS = (*TEXT_COLUMNS[:3], *TIME_COLUMNS, *TEXT_COLUMNS[3:], *NUMBER_COLUMNS)
-"""All columns, in the order of files."""
+COLUMNS = (*TEXT_COLUMNS[:3], *TIME_COLUMNS, *TEXT_COLUMNS[3:], *NUMBER_COLUMNS)  # all columns, in the order of files
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,9 +236,7 @@ def _block_reader(columns: EventColumns, name: str) -> Callable[[int, int], list
 EXTRA = "arrow"
 
 _ROWS_PER_GROUP = 1 << 20
-_MAX_DICTIONARY_BYTES = 64 << 20
-"""Beyond this, Parquet repeats texts row by row; names of a large trace take a few MB."""
-
+_MAX_DICTIONARY_BYTES = 64 << 20  # beyond this, Parquet repeats texts row by row; names of a large trace take a few MB
 _ZSTD_LEVEL = 3
 
 

@@ -107,9 +107,7 @@ def has_frames(trace: Trace, fold_by: FoldBy) -> bool:
     return True
 
 
-MAX_LEVELS = 1000
-"""Deeper frames count for their ancestor at this depth. It is Python's default recursion limit."""
-
+MAX_LEVELS = 1000  # deeper frames count for their ancestor at this depth. It is Python's default recursion limit
 NO_LAUNCH_LABEL = "(GPU work without a recorded launch)"
 NO_FRAME_LABELS = {
     FoldBy.STACK: "(no Python stack)",

@@ -31,8 +31,7 @@ _DRIVER_HELPER = compile_later(r"(memcpy|memset)\d+(?:_\w+)?$")
 
 _BATCH = compile_later(r"capture_(\d+)(?:_|$)")
 
-MAX_STEPS = 4
-"""Steps of an eager trace that are compared with a replay, the last ones: the first may be warm-up."""
+MAX_STEPS = 4  # steps of an eager trace that are compared with a replay, the last ones: the first may be warm-up
 
 
 class NodeType(IntEnum):

@@ -100,9 +100,7 @@ def _single(is_best: np.ndarray) -> I32:
     return np.where(is_best.sum(axis=1) == 1, call, -1).astype(np.int32)
 
 
-MAX_OCCURRENCES = 1024
-"""Places in an eager run at which the kernels of a replay are compared with it, the last ones."""
-
+MAX_OCCURRENCES = 1024  # places in an eager run at which the kernels of a replay are compared with it, the last ones
 MIN_SHARE = 0.5
 """Smallest share of a replay's kernels whose names a capture must have, in order, to be taken as its capture."""
 

@@ -118,9 +118,7 @@ def _stream_starts(replay: I64, stream: I64, start: I64) -> I64:
     return rank
 
 
-MAX_COMPARED = 6
-"""Captures that are aligned with one replay, those that share most names; the others are left out."""
-
+MAX_COMPARED = 6  # captures that are aligned with one replay, those that share most names; the others are left out
 MAX_ALIGNED = 500
 """Different replays without an equal capture that are aligned with captures, each for some milliseconds."""
 

@@ -61,9 +61,7 @@ CAPABILITY_LIMITS: dict[tuple[int, int], CapabilityLimits] = {
 
 REGISTER_GRANULARITY = 256  # registers are allocated to a warp in units of 256 on every capability in the table
 
-ASSUMED_SUB_PARTITIONS = 4
-"""Sub-partitions that the check at launch assumes, regardless of the SM (`cuda_occupancy.h`)."""
-
+ASSUMED_SUB_PARTITIONS = 4  # sub-partitions that the check at launch assumes, regardless of the SM (`cuda_occupancy.h`)
 MAX_REGISTERS_PER_THREAD = 255  # hardware limit of registers per thread
 
 LIMIT_NAMES = ("warps", "registers", "shared_memory", "blocks")

@@ -20,9 +20,7 @@ MIN_GRAM = 3
 MARGIN_BITS = 6.0
 """Bits of a gram above log2(n): then about n / 2^(MARGIN_BITS + 1) pairs of grams of a random sequence are equal."""
 
-MIN_ENTROPY = 0.2
-"""Bits per value below which a sequence is one value with few others, whose grams say nothing."""
-
+MIN_ENTROPY = 0.2  # bits per value below which a sequence is one value with few others, whose grams say nothing
 _MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)
 
 
@@ -79,9 +77,7 @@ MIN_REPETITIONS = 3
 MIN_SHARE_OF_TWO = 0.6
 """Share of a sequence from which a stretch of only two repetitions counts: two training steps, not two projections."""
 
-MIN_EQUAL_SHARE = 0.6
-"""Share of the values after the first repetition that must be equal to the one a period before."""
-
+MIN_EQUAL_SHARE = 0.6  # share of the values after the first repetition that must be equal to the one a period before
 MIN_LINKED_SHARE = 0.3
 """Share of them that must belong to linked grams. Grams that recur within a repetition are linked there instead."""
 

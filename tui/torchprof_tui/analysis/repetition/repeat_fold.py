@@ -23,14 +23,11 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.repetition.repetitions import Repetitions
     from torchprof_tui.trace.model.trace import Step
 
-SEAM_SHARE = 0.45
-"""Length of a seam on the axis, as a share of the repeat that stays beside it: room for its label."""
-
+SEAM_SHARE = 0.45  # length of a seam on the axis, as a share of the repeat that stays beside it: room for its label
 MAX_PAUSE = 4
 """From one repeat to the next at most this many times as long as in the middle of the run; else another run begins."""
 
-MIN_INNER_RATIO = 2
-"""Repeats inside others are at least this many times as many; fewer are the same ones again."""
+MIN_INNER_RATIO = 2  # repeats inside others are at least this many times as many; fewer are the same ones again
 
 
 @dataclass(frozen=True)

@@ -60,9 +60,7 @@ def choose_sequence(trace: Trace) -> KernelSequence:
     return KernelSequence(outermost, lane, False)
 
 
-MIN_SHARED = 0.7
-"""Share of the values that two runs must have in common to be of one group, counted with their number."""
-
+MIN_SHARED = 0.7  # share of the values that two runs must have in common to be of one group, counted with their number
 MAX_VARIANTS = 256  # variants of a group that are compared with the shown one by name, the most frequent ones
 
 

@@ -27,8 +27,7 @@ from torchprof_tui.trace.model.trace import Trace
 
 NO_FRACTION = 0.0
 
-MAIN_SHARE = 2 / 3
-"""Share of the time from which one of several kernels of a matrix product is the one that multiplies."""
+MAIN_SHARE = 2 / 3  # share of the time from which one of several kernels of a matrix product is the one that multiplies
 
 
 def attribute_work(op: I64, variant: I64, name: I32, duration: I64, is_product: Bool) -> F64:

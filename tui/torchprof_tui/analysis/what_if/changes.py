@@ -158,9 +158,7 @@ FUSED_CALL = 4.5
 the recording, which takes longer on a slower CPU too. This and the next two were measured in the compiled variants of
 13 pairs with torch 2.11 (benchmarks/what_if.md)."""
 
-EXTERN_CALL = 2.6
-"""CPU time of generated Python for each op that compiled code calls, by the median launch call."""
-
+EXTERN_CALL = 2.6  # CPU time of generated Python for each op that compiled code calls, by the median launch call
 EXTERN_DISPATCH = 0.8  # dispatch of such an op by that of the same op in the model: it is given its output
 
 COMPILED_REGION = 100_000
@@ -393,9 +391,7 @@ def _select_between(rank: RankModel, gaps: I64) -> Bool:
     return chosen
 
 
-CALLING_CODE = 100_000
-"""ns of a thread's own code between two calls that can be there to make the second one."""
-
+CALLING_CODE = 100_000  # ns of a thread's own code between two calls that can be there to make the second one
 _STRUCTURE = (Kind.OP, Kind.RUNTIME, Kind.STEP, Kind.ANNOTATION)
 
 

@@ -13,17 +13,12 @@ from torchprof_tui.analysis.what_if.step_model import RankModel
 from torchprof_tui.trace.core.arrays import F64, I64
 from torchprof_tui.trace.model.event_kind import Kind
 
-OP_COST = 1_700
-"""ns for each op with its shapes, measured around ops that launch nothing (benchmarks/fault_bench.md)."""
-
+OP_COST = 1_700  # ns for each op with its shapes, measured around ops that launch nothing (benchmarks/fault_bench.md)
 LAUNCH_COST = 6_000
 """ns for each launch that is followed to its kernel, measured likewise: 6.6 to 8.7 µs, and less in whole steps."""
 
-_BEFORE = 0.7
-"""Share of an op's cost that comes before its recorded start; the rest comes after its end."""
-
-LEAST_LEFT = 0.2
-"""Of any time on the CPU at least this is the program's."""
+_BEFORE = 0.7  # share of an op's cost that comes before its recorded start; the rest comes after its end
+LEAST_LEFT = 0.2  # of any time on the CPU at least this is the program's
 
 
 def find_unprofiled_share(rank: RankModel) -> F64:

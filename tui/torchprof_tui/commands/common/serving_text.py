@@ -15,11 +15,8 @@ COLUMNS = (
 )  # fmt: skip
 
 
-MIN_PAUSE_SHARE = 0.01
-"""Of the tokens per second, from which the number with the pauses between steps is named."""
-
-MIN_LEAD_IN_SHARE = 0.05
-"""Of the step times, from which the time of the first step that is not counted is named."""
+MIN_PAUSE_SHARE = 0.01  # of the tokens per second, from which the number with the pauses between steps is named
+MIN_LEAD_IN_SHARE = 0.05  # of the step times, from which the time of the first step that is not counted is named
 
 
 def build_serving_tables(answer: dict[str, Any]) -> list[ConsoleTable]:

@@ -108,9 +108,7 @@ def format_forwarding(environment: dict[str, str], port: int) -> str:
 PERFETTO_ORIGIN = "https://ui.perfetto.dev"
 LOOPBACK = "127.0.0.1"
 METHODS = "GET, HEAD, OPTIONS"
-CLIENT_TIMEOUT_SECONDS = 60.0
-"""After which a connection that sends or takes nothing is closed; the next one is served."""
-
+CLIENT_TIMEOUT_SECONDS = 60.0  # after which a connection that sends or takes nothing is closed; the next one is served
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 

@@ -24,8 +24,7 @@ from torchprof_tui.runs.recording_request import RecordingRequest
 from torchprof_tui.runs.run_result import RunResult
 from torchprof_tui.trace.core.errors import TraceError
 
-LAST = "LAST"
-"""Names the last recording of the same command. A file of this name: ./LAST."""
+LAST = "LAST"  # names the last recording of the same command. A file of this name: ./LAST
 
 
 @dataclass(frozen=True, slots=True)

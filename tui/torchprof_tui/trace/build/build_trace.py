@@ -36,12 +36,10 @@ from torchprof_tui.trace.model.trace_metadata import (
     read_trace_metadata,
 )
 
-_FLAT_ROLES = (Role.STREAM, Role.SYNC, Role.ASYNC)
-"""Lanes on which events overlap without belonging to each other."""
+_FLAT_ROLES = (Role.STREAM, Role.SYNC, Role.ASYNC)  # lanes on which events overlap without belonging to each other
 
 
-_SWITCH_INTERVAL_SECONDS = 0.0001
-"""Longest wait for the GIL of the threads that nest and index while this one goes on."""
+_SWITCH_INTERVAL_SECONDS = 0.0001  # longest wait for the GIL of the threads that nest and index while this one goes on
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,7 @@ class DrawnEvents:
         return len(self.ordinals)
 
 
-_REFINED = (Kind.ANNOTATION, Kind.OP, Kind.KERNEL)
-"""Kinds that the name refines; what they become is none of them."""
+_REFINED = (Kind.ANNOTATION, Kind.OP, Kind.KERNEL)  # kinds that the name refines; what they become is none of them
 
 
 def select_drawn_events(events: RawEvents, classified: ClassifiedEntries, track_metadata: TrackMetadata) -> DrawnEvents:
@@ -88,8 +87,7 @@ _GPU_WORK_NAME = re.compile(
     r"|(\w+_)?(ampere|volta|turing|sm[0-9]{2,3}|cutlass|cudnn|nvjet|triton)_\w+$",
     re.IGNORECASE,
 )
-_MAX_NAMES = 4096
-"""Distinct names of a file without categories that are looked at: a GPU runs some hundred kernels."""
+_MAX_NAMES = 4096  # distinct names of a file without categories that are looked at: a GPU runs some hundred kernels
 
 
 def _is_all_gpu_work(events: RawEvents, ordinals: I32) -> bool:

@@ -68,12 +68,8 @@ class EventColumns:
         return len(self.start)
 
 
-_DAY = 86_400 * 10**9
-"""A `ts` of 0 more than this before all others was clamped by the writer, and is no time at all."""
-
-_MAX_TIME = 2**61
-"""Times and durations beyond this (73 years either way) are cut off: sums of two must fit 64 bits."""
-
+_DAY = 86_400 * 10**9  # A `ts` of 0 more than this before all others was clamped by the writer, and is no time at all
+_MAX_TIME = 2**61  # times and durations beyond this (73 years either way) are cut off: sums of two must fit 64 bits
 _NEVER = np.iinfo(np.int64).max
 
 _RANGE_SIZE = 1 << 18

@@ -26,8 +26,7 @@ _TABLE_SLOTS_PER_EVENT = 16
 
 _FLOW_PHASES = (ord("s"), ord("t"), ord("f"))
 
-_MAX_PARENT_STEPS = 1000
-"""Parents followed to find the slice that encloses a flow; deeper than any real stack."""
+_MAX_PARENT_STEPS = 1000  # parents followed to find the slice that encloses a flow; deeper than any real stack
 
 
 class FlowLinks(NamedTuple):

@@ -121,11 +121,8 @@ def _report(
     accounting.add_entry_problem(f"{value_range.label} out of range", events, entries, remedy)
 
 
-_MAX_TABLES = 6
-"""Entries of args that are converted side by side; each thread takes 5 bytes an event for its table."""
-
-_MIN_SHARE = 16
-"""Args that fewer than one in so many events have are sorted instead of looked up for each event."""
+_MAX_TABLES = 6  # entries of args that are converted side by side; each thread takes 5 bytes an event for its table
+_MIN_SHARE = 16  # args that fewer than one in so many events have are sorted instead of looked up for each event
 
 
 def collect_sparse_columns(

@@ -14,9 +14,7 @@ from torchprof_tui.trace.core.problems import UNREADABLE_NAME, excerpt
 
 _KNOWN_NAMES = frozenset(("process_name", "process_labels", "process_sort_index", "thread_name", "thread_sort_index"))
 
-_MAX_NAME_LENGTH = 4096
-"""Most characters of a name of a process or a thread: more than any lane, and any panel, shows."""
-
+_MAX_NAME_LENGTH = 4096  # most characters of a name of a process or a thread: more than any lane, and any panel, shows
 _KINETO_THREAD = re.compile(r"thread \S+ \((.*)\)", re.DOTALL)
 
 

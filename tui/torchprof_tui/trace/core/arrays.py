@@ -21,8 +21,7 @@ Array = npt.NDArray[np.generic]
 
 _BLOCK_SIZE = 1 << 17
 
-_MAX_TABLE_RATIO = 6
-"""Range of integers up to which a table of flags pays, as a multiple of how many there are."""
+_MAX_TABLE_RATIO = 6  # range of integers up to which a table of flags pays, as a multiple of how many there are
 
 
 def take_chunked(

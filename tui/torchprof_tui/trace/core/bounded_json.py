@@ -9,9 +9,7 @@ from typing import Any
 
 import orjson
 
-MAX_LEVELS = 100
-"""Levels of lists and objects that are kept of a deeper value. Real args have at most five."""
-
+MAX_LEVELS = 100  # levels of lists and objects that are kept of a deeper value. Real args have at most five
 DEEPER_TEXT = f"… (nested deeper than {MAX_LEVELS} levels: not shown)"  # replaces what lies deeper
 
 

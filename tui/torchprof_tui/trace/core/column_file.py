@@ -98,8 +98,7 @@ ColumnAllocator = Callable[[str, Shape, npt.DTypeLike], npt.NDArray[Any]]
 
 ALIGNMENT = 64
 
-_MIN_MAPPED_BYTES = 1 << 20
-"""Bytes from which a column is mapped: each mapped column takes a mapping of its own."""
+_MIN_MAPPED_BYTES = 1 << 20  # bytes from which a column is mapped: each mapped column takes a mapping of its own
 
 
 def allocate_in_memory(name: str, shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

@@ -22,9 +22,7 @@ from torchprof_tui.trace.core.process_state import count_cores
 
 MIN_SLICE_SIZE = 1 << 18  # elements for which another thread pays
 
-MAX_THREADS = 8
-"""More threads wait longer for the GIL than they save, and each has temporary memory of its own."""
-
+MAX_THREADS = 8  # more threads wait longer for the GIL than they save, and each has temporary memory of its own
 _BLOCK = 1 << 16
 
 

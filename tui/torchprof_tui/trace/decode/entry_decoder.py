@@ -68,14 +68,11 @@ CHUNK_BYTES = 256 * 1024
 _MAX_PLAUSIBLE_ENTRY_BYTES = 1 << 20
 """Bytes without an end of an entry that may still be one entry; real entries are below a few hundred KB."""
 
-MAX_ENTRY_BYTES = 16 << 20
-"""Longer entries are given up, so that text without an end does not fill the memory."""
-
+MAX_ENTRY_BYTES = 16 << 20  # longer entries are given up, so that text without an end does not fill the memory
 _CHUNKS_PER_BATCH = 4
 """Chunks that the fast decoder gets at once: it works on arrays, and longer arrays cost less per byte."""
 
-_MAX_SKIPPED_CHUNKS = 64
-"""Most chunks that are skipped before a fast decoder that keeps refusing is tried again."""
+_MAX_SKIPPED_CHUNKS = 64  # most chunks that are skipped before a fast decoder that keeps refusing is tried again
 
 
 class TextWindow:

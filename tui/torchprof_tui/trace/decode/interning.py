@@ -22,9 +22,7 @@ from torchprof_tui.trace.model.event_kind import Kind, kind_of_category
 
 MAX_CATEGORIES = 2**16 - 1
 
-PHASES_WITH_ID = frozenset("stfbneSTpFNODC")
-"""Phases whose `id` groups entries: flows, async events, objects, counters."""
-
+PHASES_WITH_ID = frozenset("stfbneSTpFNODC")  # phases whose `id` groups entries: flows, async events, objects, counters
 PHASES_WITHOUT_ARGS = frozenset("stfNOD")  # phases whose args are in no column
 
 GROUP_NONE, GROUP_METADATA, GROUP_COUNTER, GROUP_OP, GROUP_PYTHON, GROUP_OTHER = range(6)
@@ -172,8 +170,7 @@ def arg_group_of(ph: Any, category: str, code: int = 0) -> int:
 
 
 _MAX_DIGITS = 18
-_MAX_INTEGER_KEY = 10**_MAX_DIGITS
-"""Integers from 0 up to here are their own key; the keys of texts are negative."""
+_MAX_INTEGER_KEY = 10**_MAX_DIGITS  # integers from 0 up to here are their own key; the keys of texts are negative
 
 
 TablePart: TypeAlias = tuple[int, list[str]]

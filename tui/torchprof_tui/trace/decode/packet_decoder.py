@@ -61,9 +61,7 @@ BLOCKS_FILE = "packets.blocks"
 
 CHUNK_BYTES = 1 << 20  # bytes of packets whose entries are held at once: about 20,000
 
-MAX_PACKET_BYTES = 256 << 20
-"""A packet that claims to be longer is damaged; the longest hold all names of a trace."""
-
+MAX_PACKET_BYTES = 256 << 20  # a packet that claims to be longer is damaged; the longest hold all names of a trace
 PACKET_TAG = 0x0A  # the tag of the only field of a Trace message: 1, of bytes
 
 _VARINT_NUMBERS = frozenset((3, 8, 10, 13, 41, 42, 58, 79, 87, 98))

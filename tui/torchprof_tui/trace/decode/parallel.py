@@ -161,9 +161,7 @@ def _start_parts(source: Source, waiting: list[_Worker], children: list[int], pa
         offset += len(block)
 
 
-MIN_PART_BYTES = 48 << 20
-"""Text for which another process pays: to start one and to join its part takes some 30 ms."""
-
+MIN_PART_BYTES = 48 << 20  # text for which another process pays: to start one and to join its part takes some 30 ms
 MAX_PROCESSES = 32  # with more processes, joining the parts takes longer than decoding them
 MAX_COMPRESSED_PROCESSES = 12  # for a compressed file, inflating takes longer than decoding from here on
 
@@ -173,9 +171,7 @@ _FIRST_PART_SHARE = 1.1
 _COMPRESSED_PART_SHARE = 0.85
 """Size of a part of a compressed file in parts of the process before, which begins earlier: from 3 processes on."""
 
-_MAX_TRAILING_BYTES = 16 << 20
-"""Text after the list that a process sends; Kineto writes a hundred bytes there."""
-
+_MAX_TRAILING_BYTES = 16 << 20  # text after the list that a process sends; Kineto writes a hundred bytes there
 _READ_BYTES = 1 << 20
 
 _PROGRESS_STRUCT = struct.Struct("<qq")

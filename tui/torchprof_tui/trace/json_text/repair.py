@@ -85,9 +85,7 @@ def _scan_block(data: U8, depth: int, in_string: bool) -> ScanResult:
     return ScanResult(commas, close_offset, int(level[-1]), bool(quoted[-1]))
 
 
-MAX_REPAIR_BYTES = 4 << 20
-"""Largest piece to repair: real entries are below a few hundred KB, and repairs are slow."""
-
+MAX_REPAIR_BYTES = 4 << 20  # largest piece to repair: real entries are below a few hundred KB, and repairs are slow
 MAX_DEPTH = 1024  # nesting depth up to which orjson parses: deeper text cannot be read after any repair
 RepairKinds = dict[str, None]  # kinds of the repairs made: an ordered set
 

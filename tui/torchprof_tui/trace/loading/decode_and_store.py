@@ -107,9 +107,7 @@ MIN_BYTES = 1 << 30
 """Size of a file that takes four seconds to open on two cores. The process costs 0.8 s of that whatever the size; of
 678 MB the beginning would be seen 1.1 s earlier, and the whole 0.8 s later, than without it."""
 
-_BYTES_PER_CORE = 100 << 20
-"""Size of a file, per core, below which the whole is there hardly later than its beginning."""
-
+_BYTES_PER_CORE = 100 << 20  # size of a file, per core, below which the whole is there hardly later than its beginning
 FIRST_BYTES = 96 << 20  # text of the first part that is shown: decoded and built in about half a second
 GROWTH = 4  # the next part is so many times as large
 MAX_SHARE = 0.125  # part of the file that is read twice, at most

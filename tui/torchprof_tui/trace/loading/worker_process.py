@@ -37,8 +37,7 @@ class Task(str, Enum):
     SPLIT = "split"
 
 
-DEFER_BLOCKS_OPTION = "--defer-blocks"
-"""Leave the text of a local gzip file whole; `split` writes its blocks later."""
+DEFER_BLOCKS_OPTION = "--defer-blocks"  # leave the text of a local gzip file whole; `split` writes its blocks later
 
 
 EARLY_OPTION = "--early"  # build the beginning of a large file first, and announce it

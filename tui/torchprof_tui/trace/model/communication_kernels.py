@@ -136,9 +136,7 @@ def classify_operation(text: str) -> Operation:
     return next((operation for operation, pattern in _OPERATIONS if pattern.search(word)), Operation.OTHER)
 
 
-_LENGTH = compile_later(r"L?([0-9]{1,4})")
-"""The length before an identifier; `L` marks a function of internal linkage."""
-
+_LENGTH = compile_later(r"L?([0-9]{1,4})")  # the length before an identifier; `L` marks a function of internal linkage
 _BRACKETS = compile_later(r"[<>()]")
 
 

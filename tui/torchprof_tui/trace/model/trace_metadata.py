@@ -19,9 +19,7 @@ MAX_DEVICE = 2**31 - 1  # largest device number, as for the events
 _MAX_COUNT = 2**31 - 1  # largest rank and world size
 _MAX_BASE_TIME = 2**62  # largest `baseTimeNanoseconds` (ns since the epoch: the year 2116)
 
-_MAX_PROPERTY = 2**62
-"""Largest number of a device property; the largest in real traces is the bytes of a GPU's memory."""
-
+_MAX_PROPERTY = 2**62  # largest number of a device property; the largest in real traces is the bytes of a GPU's memory
 _MAX_DEVICES = 4096  # most entries of `deviceProperties` that are read; a node has at most some twenty
 _MAX_DIGITS = 10  # most digits of a number that is text: some launchers write the rank so
 _MAX_TEXT_LENGTH = 200  # most characters of a device name or a version; the longest real ones have some fifty

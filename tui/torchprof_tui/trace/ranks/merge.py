@@ -27,8 +27,7 @@ from torchprof_tui.trace.text.block_text import RankTexts
 _PROCESS_LOCAL_ARGS = frozenset({"external_id", "sequence", "python_id", "python_parent"})
 """Args that are unique within one process alone; they are kept apart from rank to rank, as correlations are."""
 
-_RANK_SHIFT_BITS = 40
-"""Bits of a rank's own numbers, which processes count from 0; above them is the index of the rank."""
+_RANK_SHIFT_BITS = 40  # bits of a rank's own numbers, which processes count from 0; above them is the index of the rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,9 +297,7 @@ def _merge_problems(ranks: Ranks, collectives: Sequence[Collectives]) -> list[Pr
     return tally.problems()
 
 
-_DEFAULT_GROUP_PREFIX = "0 "
-"""Prefix of a group name from `collective_matching.py` if it is the group of all ranks."""
-
+_DEFAULT_GROUP_PREFIX = "0 "  # prefix of a group name from `collective_matching.py` if it is the group of all ranks
 _COMPARABLE_CLOCKS = frozenset((AlignmentMethod.BASE, AlignmentMethod.WALL))
 
 

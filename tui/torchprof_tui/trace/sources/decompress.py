@@ -19,12 +19,8 @@ BLOCK_BYTES = 1 << 20
 are large; malloc returns larger ones to the kernel each time, which costs more than it saves."""
 
 
-MAX_IN_MEMORY_BYTES = 8 << 20
-"""Bytes kept in memory of a stream that cannot be read again; more go to a temporary file."""
-
-PIECE_BYTES = 64
-"""Bytes fed at a time in the replay: the text of at most this many bytes before the damage is lost."""
-
+MAX_IN_MEMORY_BYTES = 8 << 20  # bytes kept in memory of a stream that cannot be read again; more go to a temporary file
+PIECE_BYTES = 64  # bytes fed at a time in the replay: the text of at most this many bytes before the damage is lost
 _READ_BYTES = 1 << 16
 
 

@@ -18,9 +18,7 @@ from dataclasses import dataclass
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.specs.address import SshPath
 
-SOCKET_FOLDER = "TORCHPROF_TUI_SSH_SOCKETS"
-"""Environment variable: the folder with the control sockets of this session."""
-
+SOCKET_FOLDER = "TORCHPROF_TUI_SSH_SOCKETS"  # environment variable: the folder with the control sockets of this session
 _KEEPALIVE_SECONDS = 15
 """ServerAliveInterval: a lost host is detected after three times this; ssh alone may wait for hours or for ever."""
 

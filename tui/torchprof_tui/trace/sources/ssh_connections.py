@@ -36,9 +36,7 @@ from torchprof_tui.trace.sources.ssh_command import (
 )
 from torchprof_tui.trace.specs.address import SshPath
 
-_POLL_SECONDS = 0.02
-"""Interval at which a starting connection is checked; ssh reports it by creating the socket."""
-
+_POLL_SECONDS = 0.02  # interval at which a starting connection is checked; ssh reports it by creating the socket
 _MAX_STDERR_BYTES = 1 << 16
 
 _USABLE_FOLDER = compile_later(r"/[\w./-]{0,60}")

@@ -23,12 +23,8 @@ from torchprof_tui.trace.sources.ssh_command import (
 )
 from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, SshPath
 
-_MAX_BANNER_BYTES = 1 << 18
-"""Output of the host's login scripts that is skipped before the first line of our script."""
-
-_FAST_TERMINATE_SECONDS = 1.0
-"""Time for ssh to exit before it is killed when this process is being terminated too."""
-
+_MAX_BANNER_BYTES = 1 << 18  # output of the host's login scripts that is skipped before the first line of our script
+_FAST_TERMINATE_SECONDS = 1.0  # time for ssh to exit before it is killed when this process is being terminated too
 LINE_MARK = b"\n\x1etorchprof-tui "  # prefix of each line that our script prints itself
 
 SHELL_FUNCTIONS = r"""

@@ -172,9 +172,7 @@ def rank_of(recorded_rank: int | None, spec: str) -> int | None:
     return rank_in_name(spec)
 
 
-_MAX_OTHER_BYTES = 1 << 20
-"""Bytes of a file beside the traces that are read to tell whether it is JSON of another kind."""
-
+_MAX_OTHER_BYTES = 1 << 20  # bytes of a file beside the traces that are read to tell whether it is JSON of another kind
 _PACKET_TAG = b"\x0a"  # what a Perfetto trace begins with, but text may too
 
 

@@ -25,8 +25,7 @@ from torchprof_tui.ui.common.status_line import (
     format_copy_message,
 )
 
-MAX_VIEWS = 50
-"""Earlier views of a screen that are kept for the key that goes back; the oldest one is dropped."""
+MAX_VIEWS = 50  # earlier views of a screen that are kept for the key that goes back; the oldest one is dropped
 
 Item = TypeVar("Item")
 

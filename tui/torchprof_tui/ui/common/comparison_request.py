@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 COMPARE = "compare with"  # the label of the prompt
 
-FORMS = "path, sample:, host:path · step 3/4 · rank 0/3"
-"""The accepted forms, for the hint of the empty prompt."""
-
+FORMS = "path, sample:, host:path · step 3/4 · rank 0/3"  # the accepted forms, for the hint of the empty prompt
 SHORT_FORMS = "step 3/4 · rank 0/3"  # the hint beside a name that is being typed
 
 

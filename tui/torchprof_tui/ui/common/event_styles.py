@@ -90,9 +90,7 @@ DARK_FILL, LIGHT_FILL, ANSI_DARK_FILL, ANSI_LIGHT_FILL = (
 DARK_DIMMED, LIGHT_DIMMED = ("#9e9e9e", "#303030", "#585858"), ("#585858", "#dadada", "#b2b2b2")
 """Greys of what is off the critical path: text in bars, fill of bars, blocks and shades."""
 
-_ANSI_DARK = frozenset({"blue", "bright_blue", "magenta", "red"})
-"""Fills that need white text; the others need black."""
-
+_ANSI_DARK = frozenset({"blue", "bright_blue", "magenta", "red"})  # fills that need white text; the others need black
 _ANSI_INK = {"blue": "bright_blue"}  # what is drawn on a black page in place of a fill that is too dark there
 
 BAR_INK, GOOD_INK, PROBLEM_INK = ("#87afd7", "#005f87"), ("#87d75f", "#008700"), ("#ff5f5f", "#af0000")

@@ -36,9 +36,7 @@ MAX_YOUNG_COLLECTIONS = 200
 
 QUIET_SECONDS = 0.3  # seconds without a frame after which a full collection disturbs nobody
 
-MAX_WAIT_SECONDS = 10.0
-"""Longest delay of a full collection where frames never stop, as with a clock on the screen."""
-
+MAX_WAIT_SECONDS = 10.0  # longest delay of a full collection where frames never stop, as with a clock on the screen
 MAX_ATTEMPTS = 6
 """Collections for one removed screen; each waits twice as long as the one before. A thread may still use the screen."""
 

@@ -51,8 +51,7 @@ KINDS_SHOWN = tuple(kind for kind in KIND_NAMES if Kind.STEP <= kind <= Kind.OVE
 
 TWO_COLUMN_WIDTH = 100
 COLUMN_GAP = 4
-MAX_LABEL_SHARE = 3
-"""A label takes at most this part (a third) of a column; a longer one is on a line of its own."""
+MAX_LABEL_SHARE = 3  # a label takes at most this part (a third) of a column; a longer one is on a line of its own
 
 
 @dataclass(frozen=True, slots=True)

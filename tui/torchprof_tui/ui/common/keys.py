@@ -516,9 +516,7 @@ LANES_HINTS = parse_hints(
     "flame"
 )
 
-CPU_HINTS = tuple(hint for hint in LANES_HINTS if hint[0] not in ("k", "] ["))
-"""Those of a trace without GPU work."""
-
+CPU_HINTS = tuple(hint for hint in LANES_HINTS if hint[0] not in ("k", "] ["))  # those of a trace without GPU work
 MEMORY_HINT = parse_hints("M = memory")  # behind the first hints of the lanes where the trace has allocations
 
 TABLE_HINTS = parse_hints(

@@ -25,8 +25,7 @@ def describe_kind(line: SourceLine) -> str:
     return f"{kind} of its forward" if line.from_forward else kind
 
 
-_LESS = 0.9
-"""Of its cost: what a fix saves is said where it is less than that. Else both are the same number."""
+_LESS = 0.9  # of its cost: what a fix saves is said where it is less than that. Else both are the same number
 
 
 def describe_cost(finding: Finding, base: CostBase) -> str:

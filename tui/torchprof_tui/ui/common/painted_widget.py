@@ -316,8 +316,7 @@ class LinesPanel(TextPanel):
 COPY_WIDTH = 120  # cells; what is copied from a wider panel is laid out again for mails and tickets
 
 
-MAX_WRAPPED_CHARACTERS = 20_000
-"""Characters of a text that are laid out. A trace may contain names of several MB."""
+MAX_WRAPPED_CHARACTERS = 20_000  # characters of a text that are laid out. A trace may contain names of several MB
 
 
 UNITS = ("%", "ns", "µs", "ms")  # units that do not begin a line of wrapped text

@@ -35,9 +35,7 @@ def build_strip_chart(durations: I64, selected: int, cells: int) -> tuple[str, i
     return "".join(LEVELS[min(int(height / highest * 8), 7)] for height in heights.tolist()), int(bins[selected])
 
 
-LABEL_CELLS, TIME_CELLS, CHANGE_CELLS, BAR_CELLS = 25, 9, 10, 22
-"""With the spaces between them 80 cells and less."""
-
+LABEL_CELLS, TIME_CELLS, CHANGE_CELLS, BAR_CELLS = 25, 9, 10, 22  # with the spaces between them 80 cells and less
 _LONGER, _SHORTER = "█", "░"
 
 

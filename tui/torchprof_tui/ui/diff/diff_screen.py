@@ -97,9 +97,7 @@ class SideExplorer(ExplorerScreen):
             super().action_clear()
 
 
-PARTS = (ACCOUNT, ROWS, REMARKS, "A", "B")
-"""The parts that `tab` goes through: the panels, and the lanes of both sides."""
-
+PARTS = (ACCOUNT, ROWS, REMARKS, "A", "B")  # the parts that `tab` goes through: the panels, and the lanes of both sides
 MAX_PREVIOUS_VIEWS = 100
 
 
@@ -678,8 +676,7 @@ class DiffScreen(SearchScreen):
         self._refresh_widgets(message.reason)
 
 
-RANK_OPTION = "D: NAME rank"
-"""How a rank is asked for in the prompt, for the lines that say what can be compared."""
+RANK_OPTION = "D: NAME rank"  # how a rank is asked for in the prompt, for the lines that say what can be compared
 
 
 def create_diff_screen(asked: CompareAsked, other: Trace, opener: TraceOpener | None) -> DiffScreen:

@@ -101,9 +101,7 @@ class WhatIfController:
         self._panel.show_forecast(None)
 
 
-CASE_NOTE = "case-sensitive: it has a capital"
-"""Said of a search text with a capital, which finds that capital only."""
-
+CASE_NOTE = "case-sensitive: it has a capital"  # said of a search text with a capital, which finds that capital only
 MAX_RANGE_LABEL = 24  # cells for the name of the event that a slice is of: kernels' names fill a screen
 
 SEARCH, SLICE, WHAT_IF = "search", "write slice to", "what if"

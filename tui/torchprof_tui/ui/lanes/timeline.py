@@ -85,9 +85,7 @@ MAX_CACHED_LABELS = 20_000
 MAX_FORCED_HIGHLIGHTS = 400
 """Maximum number of highlighted events that are drawn over longer events in the same cell; more are visible anyway."""
 
-CPU_ONLY_TEXT = " no GPU work recorded"
-"""Text in the line of a rank without GPU work, where other ranks have some."""
-
+CPU_ONLY_TEXT = " no GPU work recorded"  # text in the line of a rank without GPU work, where other ranks have some
 PICK_RADIUS_CELLS = 1  # a click this close to an event selects it, because a bar of one cell is hard to hit
 
 _LINK_STYLE = style_index(Kind.KERNEL, CellForm.SHADE)

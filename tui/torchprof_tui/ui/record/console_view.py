@@ -26,9 +26,7 @@ from textual.strip import Strip
 
 from torchprof_tui.ui.common.name_display import clean
 
-MAX_LINES = 2_000
-"""Lines kept. A program that needs all of its output must log it itself."""
-
+MAX_LINES = 2_000  # lines kept. A program that needs all of its output must log it itself
 _SLACK_LINES = 500  # lines beyond MAX_LINES before old ones are discarded, because discarding moves all the others
 _MAX_COLUMN = 2_000  # cells: limits the padding of a line when the cursor is moved far to the right
 _TAB_WIDTH = 8

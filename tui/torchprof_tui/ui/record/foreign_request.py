@@ -19,9 +19,7 @@ from torchprof_tui.ui.common.name_display import clean
 
 NOTICE = "Not started: this request comes from another machine, or was changed or moved. Read it; enter starts it."
 
-MAX_SHOWN = 480
-"""Cells of all facts together that are shown in full; notice and input then fit on 24 lines of 80 cells."""
-
+MAX_SHOWN = 480  # cells of all facts together that are shown in full; notice and input then fit on 24 lines of 80 cells
 MAX_COMMAND, MAX_FACT = 230, 60
 """Cells of command or file, and of any other fact, beyond MAX_SHOWN: no long fact moves another off the screen."""
 

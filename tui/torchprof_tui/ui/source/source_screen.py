@@ -29,11 +29,8 @@ if TYPE_CHECKING:
 
 
 TAB_CELLS = 8
-MAX_PAINTED_CHARACTERS = 2_000
-"""Characters of one line that are looked at: a file may consist of one line of 2 MB."""
-
-_DEFINITION_LINES = 30
-"""Lines from the recorded one on in which the definition is expected: decorators come before it."""
+MAX_PAINTED_CHARACTERS = 2_000  # characters of one line that are looked at: a file may consist of one line of 2 MB
+_DEFINITION_LINES = 30  # lines from the recorded one on in which the definition is expected: decorators come before it
 
 
 class SourceText(PaintedWidget):

@@ -128,17 +128,11 @@ For code that you cannot start this way:
 RECENT_SHOWN, LOCAL_SHOWN = 8, 12
 """Few enough that the samples are on the first or second page; a path can always be typed."""
 
-SCAN_LIMIT = 600
-"""Traces searched for in this folder. To group the ranks of a run, all of them must be found."""
-
-REMOTE_SHOWN = 200
-"""Traces listed of a remote folder, besides its runs; the path of an older one can be typed."""
-
+SCAN_LIMIT = 600  # traces searched for in this folder. To group the ranks of a run, all of them must be found
+REMOTE_SHOWN = 200  # traces listed of a remote folder, besides its runs; the path of an older one can be typed
 RUNS_SHOWN = 4  # runs listed of this folder; with the traces and the samples they fit on a page
 
-NAME_CELLS, NAME_SHARE = 34, 0.4
-"""Cells that names take at most on a narrow screen, and their share of a wide one."""
-
+NAME_CELLS, NAME_SHARE = 34, 0.4  # cells that names take at most on a narrow screen, and their share of a wide one
 _TRACE_SUFFIX = re.compile(r"\.pt\.trace\.json(\.\w+)?$")
 """Of nearly every trace: it says nothing, and takes the room in which names differ."""
 

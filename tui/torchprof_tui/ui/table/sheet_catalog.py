@@ -39,9 +39,7 @@ from torchprof_tui.ui.table.scope_choices import TableScope
 CHARTS_TAB = "charts"
 ARRIVALS_TAB = "arrivals"  # table for several ranks: which rank arrived late at each collective
 
-REPETITIONS_TAB = "repeats"
-"""Table of tokens, iterations and layers that were found in the order of the kernels."""
-
+REPETITIONS_TAB = "repeats"  # table of tokens, iterations and layers that were found in the order of the kernels
 TABS = ("profiler table", "kernels", "copies", "collectives", "memory", REPETITIONS_TAB, CHARTS_TAB)
 DEFAULT_SORT_KEYS = {
     "profiler table": "self_gpu",

@@ -23,8 +23,7 @@ from torchprof_tui.trace.model.trace import Trace
 MAX_FRAMES = 100  # frames of a stack that are examined and shown, innermost first
 
 
-MAX_TEXT = 1000
-"""Characters of a file or a function that are kept: names of C++ templates are longer than anyone reads."""
+MAX_TEXT = 1000  # characters of a file or a function that are kept: names of C++ templates are longer than anyone reads
 
 
 def format_frame(frame: Any) -> str:

@@ -52,9 +52,7 @@ def _find_outermost(trace: Trace, row: int) -> int:
     return outermost
 
 
-MAX_GAPS = 50
-"""Gaps whose line is looked up at most: each takes some milliseconds in a trace with deep stacks."""
-
+MAX_GAPS = 50  # gaps whose line is looked up at most: each takes some milliseconds in a trace with deep stacks
 _CAUSES_ON_THREAD = {IdleCause.HOST, *ACTIVITY_CAUSES} - {IdleCause.COLD_CALL}
 """Causes that the thread explains by what it did during the gap; the others by its next launch."""
 

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Trace
 
 
-MAX_HOST_GAPS = 50
-"""Gaps of plain code that are kept: thousands of short ones lie between the ops of any program."""
+MAX_HOST_GAPS = 50  # gaps of plain code that are kept: thousands of short ones lie between the ops of any program
 
 
 @dataclass(frozen=True, slots=True)

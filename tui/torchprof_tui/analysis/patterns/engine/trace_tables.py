@@ -37,8 +37,7 @@ from torchprof_tui.trace.query.read_entries import read_entries
 LOADING_REGEX = r"Lazy Function Loading|Runtime Triggered Module Loading"
 T = TypeVar("T")
 
-MAX_DEVICES = 256
-"""No host has more GPUs. A file that names more was not recorded; only this many are checked."""
+MAX_DEVICES = 256  # no host has more GPUs. A file that names more was not recorded; only this many are checked
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,9 +30,7 @@ MAX_STEP_EVENTS = 400_000  # events of the replayed steps, on all ranks, up to w
 MAX_REPLAYED_EDGES = 150_000
 """Edges that are replayed for all predictions together: one takes 3 to 4 µs, in three rounds."""
 
-SAME = 0.10
-"""Largest difference of two shares of a step that are taken for the same saving."""
-
+SAME = 0.10  # largest difference of two shares of a step that are taken for the same saving
 MOST_ABOVE_COST = 0.05
 """By which a replay may save more than the finding costs: a larger excess says that the cost leaves something out."""
 

@@ -164,9 +164,7 @@ def _words_to_integers(word: U64) -> I64:
     return word.view(np.int64)
 
 
-RUN_MARK = b"\x01"
-"""Replaces a run. Valid JSON never contains this byte."""
-
+RUN_MARK = b"\x01"  # replaces a run. Valid JSON never contains this byte
 _HEAD_KEYS = ("ph", "cat", "name", "pid", "tid")
 
 _STRING = compile_later(rb'"(?:[^"\\]|\\.)*"')

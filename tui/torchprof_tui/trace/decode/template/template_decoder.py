@@ -51,16 +51,12 @@ from torchprof_tui.trace.model.raw_events import ARGS, NO_DURATION
 _MAX_MICROSECONDS = {TIME: 4 * 10**15, DURATION: 8 * 10**12}
 """Beyond, the general decoder is needed: for absurd times (127 years), and durations that doubles have to round."""
 
-_FRACTION_SCALE = np.array([0, 100, 10, 1])
-"""Nanoseconds of the last digit of a fraction, by the number of its digits."""
-
+_FRACTION_SCALE = np.array([0, 100, 10, 1])  # nanoseconds of the last digit of a fraction, by the number of its digits
 _TIME_DECIMALS = 3
 """Most decimals of a time that are read by digits; more are fractions of a nanosecond, which double and decimal round
 differently."""
 
-_EXACT_DIGITS = 15
-"""Most digits of a decimal number that are a quotient of two integers without rounding: 10^15 < 2^53."""
-
+_EXACT_DIGITS = 15  # most digits of a decimal number that are a quotient of two integers without rounding: 10^15 < 2^53
 _POWERS = 10.0 ** np.arange(_EXACT_DIGITS + 1)
 
 _COLUMN_INDEX = {name: number for number, name in enumerate(NUMBER_COLUMNS)}

@@ -42,9 +42,7 @@ TWO_COLUMNS_MIN_WIDTH = 150
 """Width from which the kernel's footprint is shown beside the chain instead of in a line below it."""
 
 MAX_INDENT = 16
-MAX_WORK_LISTED = 200
-"""Maximum number of listed pieces of GPU work beneath an op, longest first; the rest is counted."""
-
+MAX_WORK_LISTED = 200  # maximum number of listed pieces of GPU work beneath an op, longest first; the rest is counted
 MAX_STEPS_LISTED = 100  # maximum number of listed steps, those around the selected event's
 LINE_ENTRY = -2  # stands for the line of the program among the events that the cursor visits
 NUMBER_CELLS = 33  # width of the three numbers of a hop: offset, total time, self time

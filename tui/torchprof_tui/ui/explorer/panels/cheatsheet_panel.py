@@ -52,12 +52,11 @@ IN_EVENT = "in"  # stands for the key where the code behind a finding is known o
 ID_CELLS, STAKE_CELLS, ROW_LABEL_CELLS = 26, 16, 9
 MIN_TEXT_CELLS = 20  # minimum width of the text after an entry's id and cost; in less it is left out
 
-TREE_MIN_HEIGHT, TREE_HEIGHT_PER_LINE, TREE_MAX_LINES = 12, 4, 6
-"""The tree has lines from 12 lines of the panel on, another one per 4 more, when the entries matter more."""
+TREE_MIN_HEIGHT, TREE_HEIGHT_PER_LINE, TREE_MAX_LINES = 12, 3, 8
+"""The tree has lines from 12 lines of the panel on, another one per 3 more, when the entries matter more."""
 
 WHY_MIN_HEIGHT = 12  # panel height from which the numbers behind the verdict are shown
 
-WHY_MIN_HEIGHT = 12  # panel height from which the numbers behind the verdict are shown
 WRAP_MIN_HEIGHT = 24  # panel height from which what was measured of other findings takes two lines where it needs them
 _SHARE_CELLS, _TIME_CELLS, _BAR_CELLS = 6, 9, 20
 
