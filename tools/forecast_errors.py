@@ -38,7 +38,9 @@ def list_measured() -> Iterator[tuple[str, str, float, float]]:
     """Yield (pattern, program, forecast, measured) of each program, as shares of a step."""
     sentences = {pattern.title.lower(): name for name, pattern in PATTERNS.items()} | HEADLINES
     sentences |= {algorithm.headline.lower(): "written-out" for algorithm in written_out.ALGORITHMS}
-    for row in _read_rows(FAULT_BENCH, "| kind | model |"):
+    # Of a program that was recorded again the last row counts, whether or not it has a forecast.
+    rows = {tuple(row[:2]): row for row in _read_rows(FAULT_BENCH, "| kind | model |")}
+    for row in rows.values():
         kind, model, _, saved, _, _, named, _, forecast, _, sentence = row[:11]
         pattern = next((name for text, name in sentences.items() if sentence.lower().startswith(text)), "")
         if forecast and named == "yes" and pattern:
@@ -86,7 +88,8 @@ def format_table() -> str:
     lines = ["| finding | programs | median error | median saving | forecast |", "|---|---|---|---|---|"]
     for name, each in build_store().items():
         error = forecast_errors.ForecastError(**each)  # type: ignore[arg-type]
-        state = "withdrawn" if error.is_withdrawn else "shown, with its error" if error.is_known else "shown"
+        known = "not claimed" if error.is_rough else "shown, with its error"
+        state = "withdrawn" if error.is_withdrawn else known if error.is_known else "shown"
         shares = f"{error.median_error * 100:.0f} points | {error.median_saving:.0%}"
         lines.append(f"| {name} | {error.programs} | {shares} | {state} |")
     return "\n".join(lines) + "\n"

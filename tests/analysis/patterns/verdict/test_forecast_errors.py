@@ -29,6 +29,20 @@ def test_the_store_is_that_of_the_tables() -> None:
     )
 
 
+def test_of_a_program_that_was_recorded_again_the_last_row_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = tmp_path / "bench.md"
+    title = PATTERNS["second-backward"].title
+    row = "| two_backwards | {} | mixed | 40% | 1% | yes | yes | no | {} | 30% | " + title + " (30 %): do it once |"
+    tables = [[("a", "10%"), ("b", "20%")], [("a", "30%")], [("b", "")]]
+    text = "\n\n".join("\n".join(["| kind | model |", *(row.format(*each) for each in rows)]) for rows in tables)
+    bench.write_text(text)
+    monkeypatch.setattr(tool, "FAULT_BENCH", bench)
+    assert ("second-backward", "two_backwards a", 0.3, 0.4) in set(tool.list_measured())
+    assert not [each for each in tool.list_measured() if each[1] == "two_backwards b"]
+
+
 def test_a_table_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench, tried = tmp_path / "bench.md", tmp_path / "try.md"
     title = PATTERNS["second-backward"].title
@@ -62,6 +76,11 @@ def test_it_stands_beside_a_forecast(error: ForecastError | None, said: str, mon
     known = {} if error is None else {"op-loop": error}
     monkeypatch.setattr(forecast_errors, "read_forecast_errors", lambda: known)
     assert describe_saving(build_finding("op-loop")) == f"a fix saves at most 20 %{said}"
+
+
+@pytest.mark.parametrize(("programs", "error", "is_rough"), [(3, 0.11, True), (3, 0.10, False), (2, 0.3, False)])
+def test_what_was_far_off_is_rough(programs: int, error: float, is_rough: bool) -> None:
+    assert ForecastError(programs=programs, median_error=error, median_saving=0.4).is_rough is is_rough
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Finding
 from torchprof_tui.analysis.patterns.verdict import check_report, wins
 from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport, RemedyFinder, check_trace
+from torchprof_tui.analysis.patterns.verdict.forecast_errors import ForecastError
 from torchprof_tui.analysis.patterns.verdict.wins import Saving, Wins, find_remedy, predict_wins, rank_by_wins
 from torchprof_tui.analysis.what_if.forecast import Forecaster
 from torchprof_tui.analysis.what_if.scenario import ScenarioKind, parse_scenario
@@ -227,3 +228,9 @@ def test_a_saving_that_hangs_on_the_profilers_time_is_not_claimed(
     (found,) = check_whole(starved).problems
     assert (found.won, found.claimed) == (report.wins.shares["input-starved"], None)
     assert "a fix saves" not in describe_cost(found, report.base)
+
+
+def test_a_pattern_whose_forecasts_were_far_off_claims_none(starved: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    rough = ForecastError(programs=3, median_error=0.2, median_saving=0.4)
+    monkeypatch.setattr(wins, "read_forecast_errors", lambda: {"input-starved": rough})
+    assert check_whole(starved).wins.doubtful == {"input-starved"}

@@ -2,7 +2,7 @@
 
 `forecast_errors.json` is written by `python -m tools.forecast_errors` from the tables in benchmarks/fault_bench.md and
 benchmarks/try.md: real measurements alone. A forecast that is further off than saying "it saves nothing" would be is
-withdrawn.
+withdrawn, and one that is rough is not claimed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from importlib.resources import files
 import msgspec
 
 LEAST_PROGRAMS = 3  # programs from which on something is said of a forecast
+MAX_ERROR = 0.10  # median error, as a share of a step, up to which a forecast is claimed: what the benchmarks ask for
 
 
 class ForecastError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,6 +34,11 @@ class ForecastError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def is_withdrawn(self) -> bool:
         """Whether the forecasts were no better than none."""
         return self.is_known and self.median_error >= self.median_saving
+
+    @property
+    def is_rough(self) -> bool:
+        """Whether the forecasts were so far off that none is claimed."""
+        return self.is_known and self.median_error > MAX_ERROR
 
     def describe(self) -> str:
         """Describe it in a few words, as beside a forecast; "" where too few programs were measured."""

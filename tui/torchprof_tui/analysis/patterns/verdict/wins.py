@@ -127,6 +127,7 @@ def predict_wins(trace: Trace, findings: Sequence[Finding], base: CostBase) -> W
     likely = {name: scenarios[name] for name, saving in saved.items() if saving.is_like(costs[name], scenarios[name])}
     unprofiled = [forecaster.leave_out_profiler() for forecaster in forecasters] if likely else []
     sure = {name for name, other in _replay_all(unprofiled, likely) if abs(other.share - saved[name].share) <= SAME}
+    sure -= {name for name, error in read_forecast_errors().items() if error.is_rough}
     shares = {name: min(saving.share, costs[name]) for name, saving in saved.items()}
     steps = tuple(each.step for each in unchanged if each.step)
     return Wins(shares, steps, doubtful=frozenset(shares) - sure)
