@@ -6,8 +6,10 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache, wraps
 from itertools import compress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,10 @@ from hypothesis import HealthCheck, settings
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 
+from tests.helpers.paths import FIXTURES, SAMPLES, SHARED_TRACES, is_long
 from torchprof_tui.trace.core.extensions import list_command_names
+from torchprof_tui.trace.loading import load_in_process
+from torchprof_tui.trace.model.trace import Trace
 
 if "fleet" not in list_command_names():
     raise pytest.UsageError("the installed entry points are older than pyproject.toml; run again: pip install -e .")
@@ -24,6 +29,26 @@ if "fleet" not in list_command_names():
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=15)
 settings.register_profile("thorough", settings.get_profile("untimed"), max_examples=1000)
 settings.load_profile("untimed")
+
+
+def _load_once(load: Callable[..., Trace]) -> Callable[..., Trace]:
+    """Keep the last small samples and shared traces: dozens of tests load the same file, and none changes its trace."""
+
+    @lru_cache(maxsize=40)
+    def load_kept(spec: str, modified: float) -> Trace:
+        return load(spec, cache=False)
+
+    def load_trace(spec: str, report: Any = None, cache: bool = True) -> Trace:
+        path = Path(spec)
+        is_ours = not {SAMPLES, SHARED_TRACES, FIXTURES}.isdisjoint(path.parents)
+        if cache or report is not None or not is_ours or not path.is_file() or is_long(path):
+            return load(spec, report, cache)
+        return load_kept(spec, path.stat().st_mtime)
+
+    return load_trace
+
+
+load_in_process.load_trace = _load_once(load_in_process.load_trace)  # before the tests import it
 
 
 # Many containers turn bytecode off; then each of the hundreds of programs that tests start compiles all its modules.
@@ -74,6 +99,7 @@ def _parse_style_sheets_once() -> Iterator[None]:
     """The apps of a worker share the rules of style sheets, which are only read: a tenth of what starting one takes."""
     parse, parsed = Stylesheet._parse_rules, dict[Any, list[RuleSet]]()
 
+    @wraps(parse)
     def find_rules(sheet: Stylesheet, css: str, read_from: Any, *place: Any, **named: Any) -> list[RuleSet]:
         key = (css, read_from, place, *named.items(), *sheet._variables.items())
         if key not in parsed:

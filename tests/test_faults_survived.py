@@ -80,7 +80,7 @@ def test_64_file_descriptors() -> None:
         assert result.stdout == run_program("check", spec, "--json").stdout
 
 
-@pytest.mark.parametrize("megabytes", [1000, 300])
+@pytest.mark.parametrize("megabytes", keep_some([300, 1000], 1))
 def test_little_address_space(megabytes: int) -> None:
     little = limiting(resource.RLIMIT_AS, megabytes << 20)
     result = run_program("check", LARGER_SAMPLE, "--json", "--no-cache", preexec_fn=little)
@@ -102,7 +102,7 @@ def test_no_address_space_for_threads() -> None:
     expect_one_line(subprocess.run(command, capture_output=True, text=True, check=False), "not enough memory")
 
 
-@pytest.mark.parametrize("kilobytes", keep_some([0, 4, 64, 200], 2))
+@pytest.mark.parametrize("kilobytes", keep_some([4, 0, 64, 200], 1))
 def test_a_file_cannot_grow(kilobytes: int, cache_home: Path, tmp_path: Path) -> None:
     """Each write is the one that fails, for some limit: a limit on file sizes is a full disk without a disk."""
     small = limiting(resource.RLIMIT_FSIZE, kilobytes << 10)
@@ -135,11 +135,11 @@ def test_a_full_cache_folder_is_left_for_the_temporary_one(cache_home: Path) -> 
         subprocess.run(["umount", cache_home], check=True)
 
 
-@pytest.mark.parametrize("command", [("table",), ("info",), ("check", "--json"), ("chain", "--kernel", ".")])
-def test_a_reader_that_closes_the_pipe_ends_the_program_quietly(command: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("words", keep_some(["table", "info", "check --json", "chain --kernel ."], 2))
+def test_a_reader_that_closes_the_pipe_ends_the_program_quietly(words: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    name, *options = command
+    name, *options = words.split()
     result = run_program(name, SAMPLE, *options, capture_output=False, stdout=writer, stderr=subprocess.PIPE)
     os.close(writer)
     assert result.stderr == "" or name == "chain"
@@ -159,7 +159,7 @@ def test_a_clock_that_was_set_back(cache_home: Path) -> None:
     assert load_opened_trace(str(SAMPLE)).cached
 
 
-@pytest.mark.parametrize("state", keep_some(["read-only", "a file", "missing", "removed"], 2))
+@pytest.mark.parametrize("state", keep_some(["read-only", "a file", "missing", "removed"], 1))
 def test_the_cache_folder_is_no_help(state: str, cache_home: Path) -> None:
     expected = run_program("table", SAMPLE, "--no-cache").stdout
     if state == "a file":

@@ -325,6 +325,7 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sshd.Sshd]:
         yield server
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_job_without_a_recorder_is_dumped_over_ssh_and_goes_on(
     box: sshd.Sshd, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -83,14 +83,14 @@ def write(path: Path, *entries: Entry) -> Path:
     return path
 
 
-@pytest.mark.parametrize("sample", keep_some(SAMPLES, 10), ids=lambda sample: str(sample.name))
+@pytest.mark.parametrize("sample", keep_some(SAMPLES, 5), ids=lambda sample: str(sample.name))
 def test_every_answer_about_a_sample_is_of_its_schema(sample: Any, capsys: pytest.CaptureFixture[str]) -> None:
     answers = ask_everything(capsys, sample.path)
     assert not [name for name, answer in answers.items() if answer is None and name != "arrivals"]
     assert (answers["arrivals"] is not None) == sample.path.is_dir()
 
 
-@pytest.mark.parametrize("name", keep_some(SHARED, 3))
+@pytest.mark.parametrize("name", keep_some(SHARED, 2))
 def test_every_answer_about_a_shared_trace_is_of_its_schema(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = SHARED_TRACES / name
     if not path.exists():

@@ -9,6 +9,7 @@ import pytest
 
 from tests.helpers.collective_reference import joined
 from tests.helpers.command_line import call_main, read_error_line, read_json_answer, read_table_rows
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import find_shared_trace
 from tests.helpers.rank_traces import late_rank
 
@@ -193,7 +194,9 @@ def test_a_rank_that_was_cut_is_told_by_every_command(folder: Path, capsys: pyte
     assert "is partial" not in call_main(capsys, "info", folder)[2]
 
 
-@pytest.mark.parametrize(("run", "first"), [("ddp_4ranks", "straggler"), ("fsdp_4ranks", "overhead-bound")])
+@pytest.mark.parametrize(
+    ("run", "first"), keep_some([("ddp_4ranks", "straggler"), ("fsdp_4ranks", "overhead-bound")], 1)
+)
 def test_the_first_problem_is_what_the_verdict_says_of_the_late_rank(
     run: str, first: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

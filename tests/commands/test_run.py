@@ -82,6 +82,7 @@ def wait_until(holds: object, folder: Path) -> None:
 
 
 @needs_torch
+@pytest.mark.long
 def test_options_after_a_workload(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """What a workload has no option for is ours; --active is its own, and still says how many steps are recorded."""
     words = ["--size", "8", "--json", "--active", "2", "--device", "cpu", "--no-table", "-o", str(tmp_path / "runs")]

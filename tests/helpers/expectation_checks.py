@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.expectations import Expectation
+from tests.helpers.long_run import scale_examples
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, range_scope, step_scope
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
@@ -63,7 +64,7 @@ class ExpectationTests:
         assert real.checker.decide_verdict(findings=real.findings).regime.value == real.expected.regime
 
     def test_findings_are_consistent_in_every_scope(self, real: RealTrace) -> None:
-        for scope in [*fixed_scopes(real.checker), *random_scopes(real.checker, real.name, 8)]:
+        for scope in [*fixed_scopes(real.checker), *random_scopes(real.checker, real.name, scale_examples(0.2))]:
             assert_consistent(real.checker, scope, real.findings if scope.is_whole_trace else None)
 
     def test_patterns_of_names_and_counts_equal_a_scan_of_the_file(self, real: RealTrace) -> None:

@@ -145,6 +145,7 @@ def test_two_ranks_write_two_traces(tmp_path: Path) -> None:
     assert slow == 2 * fast > 0
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_program_of_two_ranks_needs_two_gpus() -> None:
     skip_without("torch")

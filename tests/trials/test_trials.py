@@ -93,14 +93,16 @@ def test_what_cannot_be_repeated_is_refused_and_nothing_changes(folder: Path, wh
 
 
 @pytest.mark.slow
-def test_new_files_are_removed_and_losses_are_equal(folder: Path) -> None:
+@pytest.mark.parametrize("unused", [(), pytest.param(("set-to-none",), marks=pytest.mark.long)], ids=str)
+def test_new_files_are_removed_and_losses_are_equal(folder: Path, unused: tuple[str, ...]) -> None:
     before = list_files(folder)
-    trials = try_all("loop.py", "save", only=("gc-frozen", "set-to-none"))
+    trials = try_all("loop.py", "save", only=("gc-frozen", *unused))
     assert list_files(folder) == before
     rows = {row.name: row for row in trials.rows}
     assert rows["baseline"].state == rows["gc-frozen"].state == "measured"
     assert rows["gc-frozen"].loss == "equal"
-    assert (rows["set-to-none"].state, rows["set-to-none"].why) == ("unused", "nothing in the program uses it")
+    for name in unused:
+        assert (rows[name].state, rows[name].why) == ("unused", "nothing in the program uses it")
     assert trials.is_complete
 
 
@@ -146,6 +148,7 @@ for x in torch.utils.data.DataLoader(Data(), batch_size=1, **workers):
 """Loading takes as long as the rest of a step, and neither needs a core: how busy the machine is matters little."""
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_workers_win_where_the_loader_starves_the_model(folder: Path) -> None:
     """The saving is that of a measurement by hand, where the program itself has the workers."""

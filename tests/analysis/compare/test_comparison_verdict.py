@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.compare.test_account import analyse_sample
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import FIXTURES, SAMPLES
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, runtime, step, trace
 from torchprof_tui.analysis.compare.account import Account, PartChange, build_account
@@ -105,17 +106,20 @@ def test_a_trace_against_itself_has_no_causes() -> None:
 
 @pytest.mark.parametrize(
     ("fault", "part", "pattern", "line"),
-    [
-        ("unfused_elementwise", "gpu:elementwise", "memory-bound-elementwise", "forward"),
-        ("channels_first", "gpu:copy", "layout-conversion", "forward"),
-        ("fp32_matmuls", "gpu:gemm", "no-tensor-core", "forward"),
-        ("pageable_batch", "copies", "pageable-copy", "memory.py(25): step"),
-        ("per_parameter_optimizer", "idle:launch", "optimizer-loop", "optimizer"),
-        ("no_workers", "idle:input", "input-starved", "host.py(83): step"),
-        ("recompiles", "idle:dispatch", "recompiles", "forward"),
-        ("gc_pauses", "idle:host_code", "gc-pause", "host.py(190): step"),
-        ("exposed_all_gather", "exposed_communication", "exposed-comm", "forward"),
-    ],
+    keep_some(
+        [
+            ("unfused_elementwise", "gpu:elementwise", "memory-bound-elementwise", "forward"),
+            ("channels_first", "gpu:copy", "layout-conversion", "forward"),
+            ("fp32_matmuls", "gpu:gemm", "no-tensor-core", "forward"),
+            ("pageable_batch", "copies", "pageable-copy", "memory.py(25): step"),
+            ("per_parameter_optimizer", "idle:launch", "optimizer-loop", "optimizer"),
+            ("no_workers", "idle:input", "input-starved", "host.py(83): step"),
+            ("recompiles", "idle:dispatch", "recompiles", "forward"),
+            ("gc_pauses", "idle:host_code", "gc-pause", "host.py(190): step"),
+            ("exposed_all_gather", "exposed_communication", "exposed-comm", "forward"),
+        ],
+        5,
+    ),
 )
 def test_the_first_cause_is_the_fault_that_was_mended(fault: str, part: str, pattern: str, line: str) -> None:
     """A is a recording with one known fault, B the same program without it."""

@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 import torchprof_tui as tt
+from tests.helpers.long_run import keep_some
 from tests.helpers.memory_fixtures import MEMORY, open_trace
 from tests.helpers.paths import SAMPLES, SHARED_TRACES
 from tests.helpers.trace_builder import cpu, memory, python, trace
@@ -57,7 +58,7 @@ def test_memory_is_grouped_by_the_line_of_the_first_frame_of_a_trace() -> None:
     assert [(group.label, group.bytes) for group in groups] == [("train.py:3 main", 512)]
 
 
-@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name.split(".")[0])
+@pytest.mark.parametrize("path", keep_some(TRACES, 2), ids=lambda path: path.name.split(".")[0])
 def test_the_curve_is_that_of_the_file(path: Path) -> None:
     history = open_history(path)
     totals = read_totals(path)

@@ -44,7 +44,7 @@ def test_the_first_sentence_names_the_fault(name: str) -> None:
     assert any(re.search(mention, sentence) for mention in FAULTS[name].sentence), sentence
 
 
-@pytest.mark.parametrize("name", WITH_SENTENCE)
+@pytest.mark.parametrize("name", keep_some(WITH_SENTENCE, 7))
 def test_the_first_sentence_about_the_mended_twin_does_not(name: str) -> None:
     sentence = _read_first_sentence(name, "mended")
     assert not any(re.search(mention, sentence) for mention in FAULTS[name].sentence), sentence
@@ -60,7 +60,7 @@ def test_the_pattern_of_a_fault_fires_for_it_alone(name: str) -> None:
     assert check("mended") is not State.FIRED
 
 
-@pytest.mark.parametrize("name", keep_some(WITH_PATTERN, 2))
+@pytest.mark.parametrize("name", keep_some(WITH_PATTERN, 1))
 def test_the_answers_are_consistent_in_every_scope(name: str) -> None:
     checker = Checker(load_trace(str(FIXTURES / "faults" / f"{name}.faulty.json.gz"), cache=False))
     for scope in [*fixed_scopes(checker), *random_scopes(checker, name, 6)]:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.command_line import read_error_line, run_program
+from tests.helpers.long_run import keep_some
 from tests.helpers.mcp_sessions import mcp, server
 
 
@@ -110,7 +111,9 @@ def _list_packages_of_the_extra() -> list[str]:
     return sorted(name for name in found if not name.startswith("torchprof"))
 
 
-@pytest.mark.parametrize("hidden", [[name] for name in _list_packages_of_the_extra()] + [["mcp", "mcp_types", "anyio"]])
+@pytest.mark.parametrize(
+    "hidden", keep_some([[name] for name in _list_packages_of_the_extra()] + [["mcp", "mcp_types", "anyio"]], 2)
+)
 def test_without_a_package_of_the_extra_its_name_is_said(hidden: list[str]) -> None:
     block = f"import sys; sys.modules.update(dict.fromkeys({hidden!r})); "
     code = f"{block}from torchprof_tui.cli import main; sys.exit(main(['mcp']))"

@@ -152,7 +152,7 @@ def test_generate_records_a_prefill_and_then_tokens(start: Start) -> None:
     assert " tokens/s, " in run.out
 
 
-@pytest.mark.parametrize("mode", ["eager", "compile"])
+@pytest.mark.parametrize("mode", keep_some(["eager", "compile"], 1))
 def test_generate_chooses_the_same_tokens_as_without_a_cache(mode: str) -> None:
     """The cache gives what the whole text gives; compiled code runs without a compiler."""
     torch = pytest.importorskip("torch")
@@ -184,6 +184,7 @@ def test_a_workload_that_needs_a_gpu_says_so(start: Start, name: tuple[str, ...]
     assert "Traceback" not in run.err
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_by_itself() -> None:
     skip_without("torch")

@@ -75,7 +75,7 @@ def test_samples(tmp_path: Path, path: Path, count: int) -> None:
     "path",
     [
         # test_real_traces.py decodes every file in several processes; threads divide the columns of any file alike.
-        pytest.param(path, id=name_trace(path), marks=pytest.mark.long if position % 12 else ())
+        pytest.param(path, id=name_trace(path), marks=pytest.mark.long if position % 30 else ())
         for position, path in enumerate(SMALL_FILES)
     ],
 )

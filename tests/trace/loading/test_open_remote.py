@@ -462,6 +462,7 @@ def open_from_app(terminal: Terminal, spec: str) -> None:
     terminal.send("\r")
 
 
+@pytest.mark.long
 def test_a_passphrase_is_asked_from_inside_the_app(server: sshd.Sshd, run: Path) -> None:
     """The screen is suspended for the question, comes back, and later openings use the same connection."""
     program = [sys.executable, "-m", "torchprof_tui", "sample:matmul_add_64_cold_eager"]

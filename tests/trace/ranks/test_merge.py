@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.helpers.long_run import keep_some
 from tests.helpers.merged_ranks import SHARED_RANK_SETS, load_shared_ranks
 from tests.helpers.npu_traces import npu_op, npu_program
 from tests.helpers.rank_traces import late_rank
@@ -182,7 +183,7 @@ def test_cells_are_those_of_each_rank_alone(tmp_path: Path) -> None:
         assert np.allclose(drawn.busy[rows], own.busy)
 
 
-@pytest.mark.parametrize("name", list(SHARED_RANK_SETS))
+@pytest.mark.parametrize("name", keep_some(reversed(SHARED_RANK_SETS), 2))
 def test_shared_ranks(name: str) -> None:
     paths, whole = load_shared_ranks(name)
     assert_same_but_shifted(whole, [load_trace(str(path)) for path in paths])

@@ -57,7 +57,7 @@ async def open_screen(pilot: Pilot[None], key: str, name: str) -> Screen[object]
             ("?", "HelpScreen"),
             ("o", "StartScreen"),
         ],
-        3,
+        2,
     ),
 )
 async def test_a_screen_that_was_left_is_freed(key: str, name: str) -> None:

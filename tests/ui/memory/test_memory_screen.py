@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 
 from tests.helpers.explorer_app import explorer, settled, two_steps
 from tests.helpers.golden_files import load_sample
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SAMPLES
 from torchprof_tui.analysis.memory.memory_history import GroupBy
 from torchprof_tui.cli import main
@@ -59,7 +60,7 @@ def groups_of_command(capsys: pytest.CaptureFixture[str], at: str, by: str) -> l
     return [tuple(line.strip() for line in row.split("  ") if line.strip()) for row in printed[first:last]]
 
 
-@pytest.mark.parametrize("by", ["category", "op", "phase", "line"])
+@pytest.mark.parametrize("by", keep_some(["category", "op", "phase", "line"], 2))
 async def test_the_groups_at_the_cursor_are_those_of_the_command(by: str, capsys: pytest.CaptureFixture[str]) -> None:
     async with explorer(load_sample(SAMPLE), (120, 40)) as (screen, pilot):
         memory = await opened(screen, pilot)

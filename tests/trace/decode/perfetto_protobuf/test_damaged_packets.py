@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import FIXTURES
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core.errors import TraceError
@@ -67,7 +68,7 @@ def test_a_file_cut_before_its_first_event_says_so(tmp_path: Path) -> None:
         decode_trace(open_source(str(path)), tmp_path)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", keep_some(range(60), 20))
 def test_changed_bytes_never_crash(seed: int, tmp_path: Path) -> None:
     chosen = random.Random(seed)
     data = bytearray(_DATA)
@@ -77,7 +78,7 @@ def test_changed_bytes_never_crash(seed: int, tmp_path: Path) -> None:
         del data[chosen.randrange(len(data)) :]
     if chosen.random() < 0.3:
         at = chosen.randrange(len(data))
-        data[at:at] = chosen.randbytes(chosen.randrange(40))
+        data[at:at] = chosen.randbytes(chosen.randkeep_some(range(40), 15))
     _open(bytes(data), tmp_path)
 
 
