@@ -36,10 +36,6 @@ class Saving:
     def is_won(self) -> bool:
         return self.low > 0
 
-    @property
-    def is_lost(self) -> bool:
-        return self.high < 0
-
 
 def estimate_saving(baseline: Runs, changed: Runs, others: Sequence[Runs] = ()) -> Saving:
     """Estimate the saving of `changed` over `baseline`. `others`: of the other rows, whose repeats show the noise, too.

@@ -184,6 +184,17 @@ def test_the_noise_of_equal_devices_is_that_of_one() -> None:
     assert two["gpu:gemm"] == pytest.approx(one["gpu:gemm"])
 
 
+@pytest.mark.parametrize(("count", "has_noise"), [(1, False), (2, True)])
+def test_two_steps_are_enough_to_measure_noise(count: int, has_noise: bool) -> None:
+    def side(time: float) -> SideAnalysis:
+        return SideAnalysis(
+            of_steps(*[op_with_work("aten::mm", 10, 30, time + 9 * k, GEMM) for k in range(count)]), "side"
+        )
+
+    noise = {part.id: part.noise for part in check_account(side(300), side(400)).parts}
+    assert bool(noise["gpu:gemm"]) is has_noise
+
+
 def test_a_cpu_only_trace_is_divided_by_its_main_thread() -> None:
     def steps(time: float) -> Trace:
         return of_steps(*[[cpu("aten::mm", 10, time)]] * 3)

@@ -164,7 +164,7 @@ def test_merged_lanes_are_last_in_their_section_and_labelled_with_their_number()
     ]
     remark = next(remark for remark in diagnose_trace(made).remarks if remark.kind == problems.TOO_MANY_LANES)
     assert (remark.count, remark.section.value) == (17, "odd")
-    assert remark.example.startswith("8 more threads, 5 more streams of GPU 1, ")
+    assert remark.example == "8 more threads, 5 more streams of GPU 1, 2 more annotation lanes of GPU 1, …"
 
 
 def test_a_device_is_as_busy_as_it_was() -> None:
@@ -176,8 +176,8 @@ def test_a_device_is_as_busy_as_it_was() -> None:
 def test_further_devices_are_merged_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane_merging, "_MAX_DEVICES", 2)
     made = crowded(*(kernel("k", k, 1, stream=k, device=k % 9) for k in range(36)), most=1)
-    further = [(lane.device, lane.merged_lanes) for lane in made.lanes if lane.merged_lanes]
-    assert further == [(None, 27), (1, 4), (2, 4)]
+    further = [(lane.device, lane.pid, lane.merged_lanes) for lane in made.lanes if lane.merged_lanes]
+    assert further == [(None, "", 27), (1, "1", 4), (2, "2", 4)]
 
 
 def test_merged_lanes_are_stored(tmp_path) -> None:  # type: ignore[no-untyped-def]

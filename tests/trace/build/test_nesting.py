@@ -11,7 +11,7 @@ from tests.helpers import slow_reference
 from torchprof_tui.trace.build import nesting, pushed_events
 from torchprof_tui.trace.build.nesting import divide_lanes
 from torchprof_tui.trace.build.pushed_events import RowAllocator
-from torchprof_tui.trace.core import thread_tasks
+from torchprof_tui.trace.core import arrays, thread_tasks
 
 Lane = list[tuple[int, int]]  # (start, duration)
 
@@ -109,6 +109,7 @@ def test_lanes_nest_by_the_rule_in_parts_of_any_size(made: tuple[list[Lane], lis
         patch.setattr(thread_tasks, "count_cores", lambda: 3)
         patch.setattr(thread_tasks, "MIN_SLICE_SIZE", 1)
         patch.setattr(thread_tasks, "_BLOCK", 1)
+        patch.setattr(arrays, "_BLOCK_SIZE", 2)
         assert nested(lanes, flat) == expected(lanes, flat)
 
 

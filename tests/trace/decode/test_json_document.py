@@ -136,6 +136,8 @@ NOT_TRACES = {
     b"{nothing of interest": "text that begins with",
     bytes(range(256)) * 64: "binary data",
     b"\x7fELF\2\1\1\0\0\0": "binary data",
+    b"two \1 controls \2": "binary data",
+    b"one \1 control": "text that begins with: one",
     b"[" * 100_000: "cut off before its first event",
     b'{"a":' * 100_000: "without traceEvents",
     b'{"traceEvents": [': "cut off before its first event",

@@ -143,6 +143,9 @@ def test_a_rank_that_recorded_nothing_does_not_affect_the_others(tmp_path: Path)
 
 def test_a_rank_without_shared_collectives(tmp_path: Path) -> None:
     run = late_rank(3)
+    begin = min(entry["ts"] for entry in run.entries(1) if "ts" in entry)
+    early = {"ph": "X", "cat": "cpu_op", "name": "aten::early", "pid": 1001, "tid": 1001, "ts": begin - 9000, "dur": 1}
+    run.more = {1: [early]}  # so that the first rank, to which the second is aligned, does not begin first
     run.bases = (1, 2, 3)
     for step in run.steps:
         for collective in step:

@@ -34,7 +34,6 @@ SO_TIMESTAMPNS = 35  # Linux: with each datagram comes when it was sent. Python 
 TIMESTAMP = struct.Struct("@ll")
 CREDENTIALS = struct.Struct("=iII")
 REQUEST = struct.Struct("=iiq")
-CONTEXT = struct.Struct("=iiq")
 ACTIVITIES = 2  # Bit of a request's kinds: the profiler is free to record
 
 MAX_MESSAGE_BYTES = 1 << 16

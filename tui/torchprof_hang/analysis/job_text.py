@@ -85,7 +85,6 @@ def _add(records: dict[int, RankRecord], rank: int, source: str) -> RankRecord:
 _PY_SPY_FRAME = re.compile(r"^\s{4,}(\S.*?) \((.+?):(\d+)\)\s*$")
 _PY_SPY_STATE = re.compile(r"^Thread \w+ \((idle|active)")
 _FAULT_FRAME = re.compile(r'^\s+File "(.+)", line (\d+) in (.+)$')
-_FAULT_THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\)")
 
 
 def read_stacks(text: str) -> tuple[list[Thread], str]:

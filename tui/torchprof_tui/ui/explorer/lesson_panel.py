@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.15  # seconds between looks whether the user has arrived at the evidence, on whatever screen
 SCREENS = ("explorer", "table", "tree", "flame", "memory", "diff")  # screens that show the panel
 MAX_SHARE = 0.45  # share of a screen's lines that the panel takes, at most; it scrolls beyond
-OWN_CASE = "own"  # stands for a case that is made of the findings of the open trace
 
 
 def name_screen(screen: Screen[Any]) -> str:
