@@ -29,6 +29,14 @@ def test_nothing_heavy_is_imported_before_the_first_frame() -> None:
     assert output_of(code) == "[]\n"
 
 
+def test_the_list_of_jobs_does_not_wait_for_what_traces_need() -> None:
+    code = (
+        "import sys, torchprof_attach.command.screen\n"
+        "print(sorted({'numpy', 'http.client', 'torchprof_tui.trace.model.trace'} & sys.modules.keys()))"
+    )
+    assert output_of(code) == "[]\n"
+
+
 def test_lanes_do_not_wait_for_what_only_the_panels_will_ask() -> None:
     """The explorer is imported while the worker decodes on the same cores; analysis behind panels comes later."""
     code = (

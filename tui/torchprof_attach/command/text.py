@@ -6,7 +6,7 @@ from rich.console import Console
 
 from torchprof_attach.answers import Attach
 from torchprof_tui.commands.common.tables import ConsoleTable, create_console
-from torchprof_tui.ui.common.name_display import clean
+from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.ui.common.number_format import format_file_size, format_share
 
 UNKNOWN = "–"

@@ -6,7 +6,6 @@ start; SGLang (docs: Benchmark and profiling) takes the folder, the steps and th
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import re
@@ -106,6 +105,8 @@ def record_dynolog(process: Process, request: dict[str, Any], path: str) -> None
 
 def _post(address: tuple[str, int], path: str, body: dict[str, Any] | None) -> None:
     where = f"http://{address[0]}:{address[1]}{path}"
+    import http.client  # deferred: the list of jobs is shown before a server is asked
+
     connection = http.client.HTTPConnection(*address, timeout=HTTP_SECONDS)
     try:
         text = "" if body is None else json.dumps(body)

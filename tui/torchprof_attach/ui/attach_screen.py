@@ -17,10 +17,10 @@ from torchprof_attach.answers import find_same_iterations
 from torchprof_attach.hang_watch import Dumped, HangWatch, choose_ranks
 from torchprof_attach.session import Job, Recorded, Session, Wish, name_output
 from torchprof_tui.trace.core.errors import format_error
+from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.ui.common.child_screen import ListScreen
 from torchprof_tui.ui.common.guides import Guide
 from torchprof_tui.ui.common.keys import parse_hints, parse_keys
-from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_file_size, format_share
 from torchprof_tui.ui.common.painted_widget import LinesPanel, RowList, RowPicked, TextRun
 from torchprof_tui.ui.common.status_line import StatusLine

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, expand_path, write_atomically
 from torchprof_tui.ui.common.comparison_prompt import GO_TO, GO_TO_HINT, ComparisonPrompt
 from torchprof_tui.ui.common.comparison_request import COMPARE, ComparisonRequest
@@ -217,6 +216,8 @@ def cycle(choices: Sequence[Item], current: Item, distance: int) -> Item:
 
 def format_found(count: int, text: str) -> str:
     """Format how many rows a search finds, beside its text, which is case-sensitive where it has a capital."""
+    from torchprof_tui.analysis.search.name_search import is_case_sensitive  # deferred: it imports numpy
+
     return f"{count:,} found" + (" · case-sensitive: it has a capital" if is_case_sensitive(text) else "")
 
 

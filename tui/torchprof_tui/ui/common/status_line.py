@@ -14,10 +14,10 @@ from textual.strip import Strip
 from textual.widgets import Input, Static
 from textual.widgets.input import Selection
 
+from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.bindings import list_bindings, rename_hints
-from torchprof_tui.ui.common.cell_text import find_common_prefix
-from torchprof_tui.ui.common.name_display import clean, truncate
+from torchprof_tui.ui.common.cell_text import find_common_prefix, truncate
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip, wrap_text
 
 
