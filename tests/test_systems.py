@@ -38,6 +38,7 @@ def make_environment(folder: Path, code: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join((str(folder), str(ROOT / "tui")))}
 
 
+@pytest.mark.long
 def test_commands_answer_without_what_only_linux_has(tmp_path: Path) -> None:
     words = [sys.executable, str(ROOT / "tools" / "try_commands.py"), "--", *PROGRAM]
     environment = make_environment(tmp_path, WITHOUT_LINUX)

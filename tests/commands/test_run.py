@@ -95,6 +95,7 @@ def test_options_after_a_workload(tmp_path: Path, capfd: pytest.CaptureFixture[s
     assert past.request.command == ("matmul_add", "--size", "8", "--active", "2", "--device", "cpu")
 
 
+@pytest.mark.long
 @needs_torch
 def test_the_help_of_a_workload_is_no_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "-o", str(tmp_path / "runs"), "--python", sys.executable, "matmul_add", "--help"]) == 0

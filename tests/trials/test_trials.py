@@ -82,7 +82,7 @@ def try_all(*command: str, **more: object) -> Trials:
             ("early", "exit status 3"),
             ("shell", "would start another program"),
         ],
-        2,
+        1,
     ),
 )
 def test_what_cannot_be_repeated_is_refused_and_nothing_changes(folder: Path, what: str, said: str) -> None:

@@ -275,8 +275,8 @@ def is_running(process: int) -> bool:
 def test_any_number_of_processes_yields_the_same(
     tmp_path: Path, parts: AppendedParts, entries: int, compressed: bool
 ) -> None:
-    assert_same(write_trace(tmp_path, kineto_text(entries), compressed), 1500, counts=(2, 3, 8, 16))
-    assert parts.joined == 4 or entries == 40  # two parts of 40 entries may begin at the same one
+    assert_same(write_trace(tmp_path, kineto_text(entries), compressed), 1500, counts=(3, 16))
+    assert parts.joined == 2 or entries == 40  # two parts of 40 entries may begin at the same one
 
 
 def test_a_compressed_file_of_several_members(tmp_path: Path, parts: AppendedParts) -> None:

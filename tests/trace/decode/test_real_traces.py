@@ -41,8 +41,8 @@ BIG_TRACE = SHARED_TRACES / "big_llama_train_stack.pt.trace.json.xz"
 _MAX_REFERENCE_BYTES = 25_000
 """Stored size of the files that are compared with the slow reference; it takes 0.1 ms per entry."""
 
-_MIN_DIVIDED_BYTES = 1 << 19
-"""Text of which every file is decoded in several processes, and one of four smaller files."""
+_MIN_DIVIDED_BYTES = 1 << 21
+"""Text of which every file is decoded in several processes, and one of twelve smaller files."""
 
 _LARGER_FILES = [path for path in FILES if path.stat().st_size >= _MAX_REFERENCE_BYTES]
 _SAMPLED = random.Random(2).sample(_LARGER_FILES, min(4, len(_LARGER_FILES)))

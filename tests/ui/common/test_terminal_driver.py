@@ -14,6 +14,7 @@ from pathlib import Path
 import pyte
 import pytest
 
+from tests.helpers.long_run import keep_some
 from tests.helpers.terminal import TIMEOUT_SECONDS, Terminal
 from torchprof_tui.ui.common.terminal_driver import KILLED_LINE, TerminalGuard
 
@@ -103,7 +104,11 @@ def test_ctrl_z_under_a_shell_stops_the_program_and_restores_the_terminal() -> N
 
 
 @pytest.mark.parametrize(
-    "command", [COMMAND, ("/bin/sh", "-c", '"$@"; exit $?', "sh", *COMMAND)], ids=["alone", "script"]
+    "command",
+    [
+        pytest.param(COMMAND, id="alone"),
+        pytest.param(("/bin/sh", "-c", '"$@"; exit $?', "sh", *COMMAND), id="script", marks=pytest.mark.long),
+    ],
 )
 def test_ctrl_z_without_a_shell_says_so_and_goes_on(command: tuple[str, ...]) -> None:
     """As over `ssh -t host command`: nobody would continue the program, which had stopped itself."""
@@ -135,7 +140,7 @@ def test_a_stop_repairs_the_modes_that_a_shell_has_changed() -> None:
         assert terminal.is_raw()
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", keep_some([signal.SIGHUP, signal.SIGINT, signal.SIGTERM], 1))
 def test_a_signal_ends_the_program_with_its_status_and_without_children(number: signal.Signals) -> None:
     with Terminal(COMMAND) as terminal:
         terminal.wait_for("stream 7")
@@ -172,7 +177,7 @@ def test_a_terminal_that_is_gone_ends_the_program() -> None:
         assert terminal.wait_for_end() == 128 + signal.SIGHUP
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGBUS, signal.SIGSEGV])
+@pytest.mark.parametrize("number", keep_some([signal.SIGKILL, signal.SIGBUS, signal.SIGSEGV], 1))
 def test_a_killed_program_leaves_a_usable_terminal(number: signal.Signals) -> None:
     with Terminal(COMMAND) as terminal:
         terminal.wait_for("stream 7")

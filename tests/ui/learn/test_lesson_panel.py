@@ -172,7 +172,7 @@ async def test_a_comparison_is_evidence() -> None:
         await until(pilot, lambda: "it is: 6" in text(app))
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+@pytest.mark.parametrize("size", [(80, 24), pytest.param((120, 40), marks=pytest.mark.long)])
 async def test_a_comparison_fits_below_the_question(size: tuple[int, int]) -> None:
     case = CASES["fusion"]
     async with learning(case.sample, case, size) as (app, pilot, _):

@@ -14,6 +14,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Static
 
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import ROOT
 from torchprof_samples import find
 from torchprof_tui.app import TorchprofApp
@@ -154,15 +155,18 @@ async def test_r_on_an_own_request_starts_it_at_once(unpacked: Path, alone: Path
 
 @pytest.mark.parametrize(
     ("content", "line"),
-    [
-        ('{"command": "theirs.py", "cwd": "/"}', "request.json: command is not a list"),
-        (
-            '{"command": ["a\\u0000"], "cwd": "/"}',
-            "request.json: command[0] contains a character that no path can have",
-        ),
-        (NESTED, "request.json: the file is not an object"),
-        (f'{{"x": {NESTED}', "request.json: nested too deeply"),
-    ],
+    keep_some(
+        [
+            ('{"command": "theirs.py", "cwd": "/"}', "request.json: command is not a list"),
+            (
+                '{"command": ["a\\u0000"], "cwd": "/"}',
+                "request.json: command[0] contains a character that no path can have",
+            ),
+            (NESTED, "request.json: the file is not an object"),
+            (f'{{"x": {NESTED}', "request.json: nested too deeply"),
+        ],
+        2,
+    ),
 )
 async def test_r_on_an_unreadable_request_is_one_line(
     unpacked: Path, content: str, line: str, notes: list[str]
@@ -201,7 +205,7 @@ async def test_a_foreign_past_run_is_shown_and_a_workload_does_not_inherit_its_o
         assert "--active" not in shown(app, "#run-equivalent")
 
 
-@pytest.mark.parametrize("character", ["\x1b[2J", "\n", "\u202e", "\udcff"])
+@pytest.mark.parametrize("character", keep_some(["\x1b[2J", "\n", "\u202e", "\udcff"], 2))
 async def test_a_request_that_cannot_be_shown_is_not_put_into_the_form(
     unpacked: Path, character: str, notes: list[str]
 ) -> None:

@@ -78,11 +78,11 @@ def test_changed_bytes_never_crash(seed: int, tmp_path: Path) -> None:
         del data[chosen.randrange(len(data)) :]
     if chosen.random() < 0.3:
         at = chosen.randrange(len(data))
-        data[at:at] = chosen.randbytes(chosen.randkeep_some(range(40), 15))
+        data[at:at] = chosen.randbytes(chosen.randrange(40))
     _open(bytes(data), tmp_path)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", keep_some(range(40), 15))
 def test_one_changed_byte_after_the_head_leaves_a_trace(seed: int, tmp_path: Path) -> None:
     data = bytearray(_DATA)
     data[random.Random(seed).randrange(6000, len(data))] ^= 1 << seed % 8
