@@ -60,6 +60,15 @@ def test_without_a_trace_it_is_the_start_screen(tmp_path: Path, monkeypatch: pyt
     assert "enter open" in screen
 
 
+def test_colours_are_the_same_whatever_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    colours = []
+    for name, colorterm in (("xterm", ""), ("xterm-256color", "truecolor")):
+        monkeypatch.setenv("TERM", name)
+        monkeypatch.setenv("COLORTERM", colorterm)
+        colours.append(set(re.findall("#[0-9a-f]{6}", taken(tmp_path / "out.svg", SAMPLE, "--keys", "t"))))
+    assert colours[0] == colours[1]
+
+
 def test_the_light_theme_has_other_colours(tmp_path: Path) -> None:
     dark = taken(tmp_path / "dark.svg", SAMPLE, "--size", "80x24")
     light = taken(tmp_path / "light.svg", SAMPLE, "--size", "80x24", "--theme", "light")

@@ -121,6 +121,13 @@ SCREENS = {
     "flame": ("F", "down"),
     "memory": ("M",),
     "learn": ("G",),
+    "kernel": ("right", "k"),
+    "range": ("right", "m", "right", "right", "m"),
+    "path": ("C",),
+    "charts": ("t", "shift+tab"),
+    "go to": (":",),
+    "compare with": ("D",),
+    "diff": ("D", "down", "enter"),
 }
 
 

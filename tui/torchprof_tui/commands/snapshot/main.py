@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import sys
 from typing import TYPE_CHECKING
+
+from rich.color import ColorSystem
 
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.picture_file import SUFFIXES, check_picture, write_picture
@@ -31,7 +32,6 @@ def run(options: SnapshotOptions) -> int:
     if "-" in options.trace:
         raise UsageError("-: a snapshot needs a file")
     output = check_picture(options.output, (*SUFFIXES, ".txt"))
-    os.environ["TEXTUAL_COLOR_SYSTEM"] = "truecolor"  # independent of the calling terminal
     keys = [key for key in options.keys.split(",") if key]
     for key in keys:
         if not is_key(key):
@@ -65,6 +65,7 @@ async def _take_snapshot(
     from torchprof_tui.app import TorchprofApp
 
     app = TorchprofApp(opening, theme=options.theme, cache=not options.no_cache)
+    app.console._color_system = ColorSystem.TRUECOLOR  # independent of the calling terminal
     try:
         async with app.run_test(size=size) as pilot:
             if opening is not None:
