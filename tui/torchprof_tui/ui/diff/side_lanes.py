@@ -26,6 +26,7 @@ from torchprof_tui.ui.common.painted_widget import build_strip
 from torchprof_tui.ui.diff.locked_view import LockedView
 from torchprof_tui.ui.lanes.bar_painter import StyledCells
 from torchprof_tui.ui.lanes.lane_gutter import Gutter, LanesFolded
+from torchprof_tui.ui.lanes.lane_view_state import find_recorder_lanes
 from torchprof_tui.ui.lanes.mouse_gestures import EventPicked, RangeDragged, ScrollAsked, ZoomAsked
 from torchprof_tui.ui.lanes.screen_lines import LaneArrangement, LaneLines
 from torchprof_tui.ui.lanes.time_ruler import Ruler
@@ -313,15 +314,16 @@ class SideLanes(Vertical):
 
 
 def order_lanes(trace: Trace) -> list[int]:
-    """Order the lanes: streams by busy time, threads by busy time, counters. Lanes without events are left out."""
+    """Order the lanes: streams by busy time, threads by busy time, counters; not empty ones and the profiler's own."""
     busy = np.zeros(len(trace.lanes) + 1, np.int64)
     outermost = np.flatnonzero(trace.parent < 0)
     np.add.at(busy, trace.lane[outermost], np.maximum(trace.duration[outermost], 1))
     rank = {Role.STREAM: 0, Role.THREAD: 1, Role.COUNTER: 3}
+    recorder_lanes = find_recorder_lanes(trace)
     lanes = [
         number
         for number, lane in enumerate(trace.lanes)
-        if lane.role is not Role.RANK and (len(lane) or lane.role is Role.COUNTER)
+        if number not in recorder_lanes and lane.role is not Role.RANK and (len(lane) or lane.role is Role.COUNTER)
     ]
     return sorted(lanes, key=lambda number: (rank.get(trace.lanes[number].role, 2), -int(busy[number]), number))
 
