@@ -66,7 +66,10 @@ TOPICS: dict[str, tuple[str, str]] = {
     ),
     "memory": ("analysis/memory/*.py", "tests/analysis/memory"),
     "clocks": ("trace/ranks/*.py", "tests/trace/ranks"),
-    "cache": ("trace/core/column_file.py trace/storage/*.py", "tests/trace/core/test_checksum.py tests/trace/storage"),
+    "cache": (
+        "trace/core/column_file.py trace/storage/*.py",
+        "tests/trace/core/test_checksum.py tests/trace/storage tests/program/test_settings.py",
+    ),
     "redaction": (
         "analysis/privacy/private_metadata.py trace/core/printable.py",
         "tests/analysis/privacy tests/trace/core/test_printable.py tests/analysis/slicing",
@@ -75,7 +78,7 @@ TOPICS: dict[str, tuple[str, str]] = {
         "ui/common/debounced_worker.py ui/common/*keys.py ui/common/bindings.py ui/common/child_screen.py",
         "tests/ui/common/test_debounced_worker.py tests/ui/common/test_ordered_keys.py "
         "tests/ui/common/test_remapped_keys.py tests/ui/common/test_key_tables.py tests/ui/common/test_list_keys.py "
-        "tests/ui/explorer/test_keys.py tests/ui/flame/test_flame_screen.py",
+        "tests/ui/common/test_prompt_choices.py tests/ui/explorer/test_keys.py tests/ui/flame/test_flame_screen.py",
     ),
 }
 """Topic -> (its modules, below the package; its tests)."""

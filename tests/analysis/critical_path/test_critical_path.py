@@ -192,15 +192,24 @@ def test_the_backward_pass_runs_while_the_calling_thread_waits() -> None:
     assert path.inferred == 2
 
 
-def test_branches_of_a_graph_replay_are_joined_without_recorded_edges() -> None:
+WITHOUT_STEP = [
+    runtime("cudaDeviceSynchronize", 11, 77, 2),
+    runtime("cudaLaunchKernel", 90, 2, 3),
+    kernel("next", 93, 1, 3, stream=9),
+]
+
+
+@pytest.mark.parametrize("others", [[step(1, 0, 20)], WITHOUT_STEP])
+def test_branches_of_a_graph_replay_are_joined_without_recorded_edges(others: list[dict[str, Any]]) -> None:
+    """Also where the launch is event 0."""
     _, _, pieces = follow(
-        step(1, 0, 20),
+        *others,
         runtime("cudaGraphLaunch", 0, 10, 1),
         kernel("root", 12, 10, 1, stream=7),
         kernel("branch", 24, 50, 1, stream=8),
         kernel("join", 76, 10, 1, stream=7),
     )
-    assert [name for kind, name, _ in pieces if kind == "kernel"] == ["root", "branch", "join"]
+    assert [name for kind, name, _ in pieces if kind == "kernel"][:3] == ["root", "branch", "join"]
 
 
 def test_time_in_the_data_loader_is_input_with_the_ops_in_it() -> None:

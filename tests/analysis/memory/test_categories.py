@@ -270,6 +270,21 @@ def test_a_product_that_is_the_first_event_of_the_trace_needs_a_workspace() -> N
     assert find_workspaces(built, 0) == Workspaces(HOPPER_BYTES, 1)
 
 
+def test_products_of_another_device_need_no_workspace_of_this_one() -> None:
+    products = [
+        entry
+        for device in (0, 1)
+        for entry in (
+            cpu("aten::mm", 30 * device, 20),
+            runtime("cudaLaunchKernel", 30 * device + 5, 5, device + 1),
+            kernel("gemm", 30 * device + 12, 5, device + 1, device=device),
+        )
+    ]
+    gpus = [{"id": k, "name": "NVIDIA GPU", "computeMajor": 9, "computeMinor": 0} for k in (0, 1)]
+    built = trace(*products, header={"deviceProperties": gpus})
+    assert [find_workspaces(built, device) for device in (0, 1)] == [Workspaces(HOPPER_BYTES, 1)] * 2
+
+
 @pytest.mark.parametrize(
     ("at", "size", "category"),
     [

@@ -443,3 +443,13 @@ def test_the_key_is_of_the_file_or_of_what_names_a_remote_one(trace: Path, tmp_p
     assert disk_cache.find_sketch_path("host:b.json", "1", 1) == remote[0]
     assert disk_cache.find_sketch_path(str(trace), None, 1) == files[0]
     assert disk_cache.find_sketch_path("host:a.json", None, 1) is None
+
+
+def test_a_sketch_is_read_as_it_was_stored(trace: Path, home: Path) -> None:
+    path = disk_cache.find_sketch_path(str(trace), "identity", 1)
+    assert disk_cache.read_sketch(path) == b""
+    disk_cache.store_sketch(path, b"of a rank")
+    assert disk_cache.read_sketch(path) == b"of a rank"
+    disk_cache.store_sketch(None, b"of a pipe")
+    assert disk_cache.read_sketch(None) == b""
+    assert [file.name for file in (home / disk_cache.SKETCHES_FOLDER).glob("*") if file != path] == ["lock"]
