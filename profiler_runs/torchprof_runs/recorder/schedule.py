@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch.profiler
+
 NONE, WARMUP, RECORD, SAVE = "NONE", "WARMUP", "RECORD", "RECORD_AND_SAVE"  # the names of ProfilerAction's members
 
 
@@ -69,8 +71,6 @@ class StepPlan:
         self._schedule = self._create_schedule()
 
     def _create_schedule(self) -> Callable[[int], Any]:
-        import torch.profiler  # deferred: takes seconds
-
         schedule: Callable[[int], Any] = torch.profiler.schedule(
             wait=self.wait,
             warmup=self.warmup or 1,  # torch warns about 0, the user's choice here; `action` skips the extra step

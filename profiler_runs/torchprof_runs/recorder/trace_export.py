@@ -13,12 +13,14 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .atomic_files import explain_os_error, remove_on_exit, write_atomic
 from .exit_handlers import SaveAbandoned
 from .own_frames import remove_own_frames
-from .schedule import Cycle
+
+if TYPE_CHECKING:
+    from .schedule import Cycle  # needs torch
 
 # Level 3 makes a trace 15 to 20 times smaller. Level 9 (gzip's own default) makes it another quarter smaller but takes
 # five times as long, and the program is paused meanwhile.

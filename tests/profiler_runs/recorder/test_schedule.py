@@ -7,10 +7,9 @@ import warnings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.helpers.later_imports import import_later
-from torchprof_runs.recorder.schedule import StepPlan, WholeRunPlan
+from tests.helpers.later_imports import LaterModule, import_later
 
-torch = import_later("torch")
+torch, plans = import_later("torch"), LaterModule("torchprof_runs.recorder.schedule")
 
 small = st.integers(0, 4)
 
@@ -20,13 +19,13 @@ def test_actions_are_torchs(wait: int, warmup: int, active: int, repeat: int, st
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         schedule = torch.profiler.schedule(wait=wait, warmup=warmup, active=active, repeat=repeat)
-    plan = StepPlan(wait, warmup, active, repeat)
+    plan = plans.StepPlan(wait, warmup, active, repeat)
     assert plan.action(step) == schedule(step).name
 
 
 @given(wait=small, warmup=small, active=st.integers(1, 4), repeat=st.integers(1, 3))
 def test_phases_count_every_step_once_and_end(wait: int, warmup: int, active: int, repeat: int) -> None:
-    plan = StepPlan(wait, warmup, active, repeat)
+    plan = plans.StepPlan(wait, warmup, active, repeat)
     length = wait + warmup + active
     phases = [plan.phase(step) for step in range(length * repeat)]
     recording = [(phase.cycle, phase.step) for phase in phases if phase.name == "recording"]
@@ -39,15 +38,15 @@ def test_phases_count_every_step_once_and_end(wait: int, warmup: int, active: in
 
 
 def test_an_unlimited_plan_is_never_done() -> None:
-    assert not StepPlan(1, 1, 1, 0).is_done(10**9)
+    assert not plans.StepPlan(1, 1, 1, 0).is_done(10**9)
 
 
 def test_no_warning_for_a_schedule_without_warmup() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert StepPlan(0, 0, 1, 1).action(0) == "RECORD_AND_SAVE"
+        assert plans.StepPlan(0, 0, 1, 1).action(0) == "RECORD_AND_SAVE"
 
 
 def test_the_whole_run_is_recorded() -> None:
-    assert WholeRunPlan().action(0) == WholeRunPlan().action(10**6) == "RECORD"
-    assert not WholeRunPlan().is_measured(1)
+    assert plans.WholeRunPlan().action(0) == plans.WholeRunPlan().action(10**6) == "RECORD"
+    assert not plans.WholeRunPlan().is_measured(1)

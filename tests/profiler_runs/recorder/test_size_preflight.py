@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.later_imports import skip_without
+from tests.helpers.later_imports import LaterModule, skip_without
 from tests.helpers.long_run import keep_some
 from tests.helpers.terminal import Terminal
 from tests.profiler_runs.conftest import HARNESS, Start, train
-from torchprof_runs.recorder.schedule import StepPlan
 from torchprof_runs.recorder.size_question import SizeQuestion
 
 skip_without("torch")
+plans = LaterModule("torchprof_runs.recorder.schedule")
 
 LARGE = ("--with-stack", "--active", "30", "--max-size", "1", "--no-table")  # 30 steps of some 100 kB
 STEPS = 40
@@ -94,7 +94,7 @@ def test_a_question_offers_only_what_makes_a_difference() -> None:
 
 @pytest.mark.parametrize("warmup", [0, 1, 2])
 def test_a_plan_with_fewer_steps(warmup: int) -> None:
-    plan, fewer = StepPlan(2, warmup, 5, 2), StepPlan(2, warmup, 2, 2)
+    plan, fewer = plans.StepPlan(2, warmup, 5, 2), plans.StepPlan(2, warmup, 2, 2)
     plan.record_fewer(2, ends_early=True)
     steps = range(30)
     assert [plan.action(step) for step in steps] == [fewer.action(step) for step in steps]
@@ -104,7 +104,7 @@ def test_a_plan_with_fewer_steps(warmup: int) -> None:
 
 @pytest.mark.parametrize("warmup", [0, 1, 2])
 def test_ranks_are_done_in_the_same_step_as_before(warmup: int) -> None:
-    whole, plan = StepPlan(2, warmup, 5, 2), StepPlan(2, warmup, 5, 2)
+    whole, plan = plans.StepPlan(2, warmup, 5, 2), plans.StepPlan(2, warmup, 5, 2)
     plan.record_fewer(2, ends_early=False)
     length = 2 + warmup + 5
     for cycle in range(2):
