@@ -214,13 +214,6 @@ def cycle(choices: Sequence[Item], current: Item, distance: int) -> Item:
     return choices[(choices.index(current) + distance) % len(choices)]
 
 
-def format_found(count: int, text: str) -> str:
-    """Format how many rows a search finds, beside its text, which is case-sensitive where it has a capital."""
-    from torchprof_tui.analysis.search.name_search import is_case_sensitive  # deferred: it imports numpy
-
-    return f"{count:,} found" + (" · case-sensitive: it has a capital" if is_case_sensitive(text) else "")
-
-
 def write_new_file(name: str, formatters: Mapping[str, Callable[[], str]], content: str) -> tuple[str, bool]:
     """Write a file that the user named. `formatters`: what makes its text, by suffix; `content`: what that is.
 

@@ -9,6 +9,7 @@ from rich.cells import cell_len
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
+from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.trace.core.printable import clean as clean
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.trace import Trace
@@ -127,3 +128,8 @@ def _list_gpu_forms(name: str) -> tuple[str, ...]:
     label = kernel_class_label(name)
     short = clean(decoded.display) if decoded.known and decoded.display else shorten(clean(name))
     return (short, f"{label} · {short}") if label and label not in short else (short,)
+
+
+def format_found(count: int, text: str) -> str:
+    """Format how many rows a search finds, beside its text, which is case-sensitive where it has a capital."""
+    return f"{count:,} found" + (" · case-sensitive: it has a capital" if is_case_sensitive(text) else "")

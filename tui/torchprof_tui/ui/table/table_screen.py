@@ -17,8 +17,8 @@ from torchprof_tui.analysis.table.table_reading import describe_row, has_balance
 from torchprof_tui.analysis.table.table_sheet import read_balance
 from torchprof_tui.analysis.words.dictionary import Word, find_event_word
 from torchprof_tui.ui.common import keys
-from torchprof_tui.ui.common.child_screen import MAX_VIEWS, SEARCH_HINT, ListScreen, cycle, format_found
-from torchprof_tui.ui.common.name_display import clean
+from torchprof_tui.ui.common.child_screen import MAX_VIEWS, SEARCH_HINT, ListScreen, cycle
+from torchprof_tui.ui.common.name_display import clean, format_found
 from torchprof_tui.ui.common.painted_widget import HeaderPicked, RowList, RowPicked, TextRun, wrap_text
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
 from torchprof_tui.ui.common.status_line import StatusLine

@@ -19,9 +19,9 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.ui.common import keys
-from torchprof_tui.ui.common.child_screen import SEARCH_HINT, ListScreen, format_found
+from torchprof_tui.ui.common.child_screen import SEARCH_HINT, ListScreen
 from torchprof_tui.ui.common.labels import short_label
-from torchprof_tui.ui.common.name_display import clean, shorten, truncate
+from torchprof_tui.ui.common.name_display import clean, format_found, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import RowList, RowPicked, TextRun
 from torchprof_tui.ui.tree.fold_state import FoldSnapshot, FoldState
