@@ -61,8 +61,11 @@ THEMES = {"dark": DARK, "light": LIGHT}  # themes by their name in `--theme`
 class ScreenStylesApp(App[None]):
     """Parse only the new style sheet of a screen. Widgets of other screens keep their style until theirs changes."""
 
-    CSS = "Input > .input--placeholder, Input > .input--suggestion { color: $text-muted; }"
-    """Textual's own are too weak to be read (2.7:1)."""
+    CSS = """
+    Input > .input--placeholder, Input > .input--suggestion { color: $text-muted; }
+    CommandPalette > .command-palette--help-text { color: $foreground; text-style: not bold; }
+    """
+    """Textual's own are too weak to be read (2.7:1; 4.1:1 in the row of the cursor)."""
 
     def _load_screen_css(self, screen: Screen[Any]) -> None:
         if screen.CSS or self.css_monitor is not None:
