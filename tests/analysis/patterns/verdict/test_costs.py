@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,14 +10,16 @@ import pytest
 
 from tests.helpers.long_run import keep_some
 from tests.helpers.merged_ranks import load_shared_ranks
-from tests.helpers.paths import SAMPLES, find_shared_traces, mark_long_traces
+from tests.helpers.paths import SAMPLES, find_shared_trace, find_shared_traces, mark_long_traces
 from tests.helpers.pattern_traces import healthy, op_with_work
 from tests.helpers.trace_builder import Entry, python, step, trace
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope, range_scope
 from torchprof_tui.analysis.patterns.engine.pattern import Severity
+from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
 from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport, check_trace
 from torchprof_tui.analysis.patterns.verdict.costs import _take_first
+from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, EXPOSED
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.load_in_process import load_trace
@@ -62,6 +65,30 @@ def test_costs_hold_on_every_trace(path: Path) -> None:
 def test_costs_hold_on_ranks(name: str) -> None:
     merged = load_shared_ranks(name)[1]
     assert_costs_hold(check_trace(merged, default_scope(merged)))
+
+
+@pytest.mark.parametrize("name", ["generate_eager", "matmul_add_64_sched0_active3", "fsdp"])
+def test_the_first_sentence_and_its_finding_say_the_same_share(name: str) -> None:
+    """A part of the wait has another cause, or another finding explains it: 74 and 79 %, or 90 and 81 %."""
+    path = find_shared_trace(f"{name}.pt.trace.json.gz")
+    path = path if path.exists() else SAMPLES / path.name
+    loaded = load_shared_ranks(name)[1] if name == "fsdp" else load_trace(str(path))
+    report = check_trace(loaded, default_scope(loaded))
+    shares = {found.id: format_percent(found.share) for found in report.findings}
+    own = [verdict for verdict in report.verdicts if verdict.cause not in (COMPUTE, EXPOSED)]
+    assert own
+    for verdict in own:
+        for text in (verdict.first, verdict.what):
+            assert re.search(rf"(waits |takes? |\(){shares[verdict.pattern]}", text)
+
+
+def test_ranks_whose_verdicts_differ_in_numbers_alone_are_named_together() -> None:
+    merged = load_shared_ranks("fsdp")[1]
+    (text, why, _, ranks), (_, _, late, others) = check_trace(merged, default_scope(merged)).ranks_by_verdict
+    assert (ranks, others) == ([0, 2, 3], [1])
+    assert "GPU busy 86 to 100 % of the steps · rank 1 is late" in text
+    assert why.endswith("a rank waits 162.7 to 165.4 ms in all, on average")
+    assert "GPU busy 4.7 % of" in late.text
 
 
 def test_a_trace_with_nothing_wrong_lists_nothing() -> None:

@@ -127,8 +127,15 @@ def test_ops_of_another_thread_are_no_code_of_the_annotation_that_waits_for_them
     backward = annotation("backward", 300, 700)
     verdict = decide(step(1, 0, 1000), cpu("aten::mm", 0, 300), backward, cpu("aten::mul", 320, 660, thread=7))
     assert verdict.first.endswith(
-        "code outside any op takes 70 % of the CPU's time, most of it while another thread runs ops"
+        "code outside any op takes 70 % of the CPU's time, most of it while another thread runs ops, most of all "
+        "aten::mul: process more at once (a larger batch), or compile the code around it (torch.compile)"
     )
+
+
+def test_code_that_no_frame_explains_has_an_action() -> None:
+    frames = [python(f"model.py({k}): layer{k}", 310 + 30 * k, 1) for k in range(20)]
+    verdict = decide(step(1, 0, 1000), cpu("aten::mm", 0, 300), *frames)
+    assert "code outside any op takes 70 % of the CPU's time: call ops on whole tensors" in verdict.first
 
 
 def test_a_range_inside_one_wait_is_input() -> None:

@@ -67,9 +67,9 @@ def _verdict_lines(report: CheckReport) -> Iterator[str]:
     where = format_scope_times(report.scope)
     name = report.trace.label.rstrip("/").rpartition("/")[2] or report.trace.label
     yield from (f"# {escape_markdown(name)}{', ' if where else ''}{where}", "")
-    for verdict, ranks in report.ranks_by_verdict:
-        yield from (f"**{format_rank_prefix(ranks)}{escape_markdown(verdict.text)}**", "")
-        details = [escape_markdown(verdict.why)] if verdict.why else []
+    for text, why, verdict, ranks in report.ranks_by_verdict:
+        yield from (f"**{format_rank_prefix(ranks)}{escape_markdown(text)}**", "")
+        details = [escape_markdown(why)] if why else []
         if verdict.recording_fault:
             details.append(f"Not representative: {escape_markdown(verdict.recording_fault)}")
         if location := describe_code_line(verdict):

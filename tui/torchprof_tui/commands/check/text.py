@@ -31,9 +31,9 @@ def print_report(report: CheckReport, only_problems: bool = False, with_notes: b
     console = create_console()
     where = format_scope_times(report.scope)
     console.print(Text(f"{clean(report.trace.label)}  {where}".rstrip(), style="dim"))
-    for verdict, ranks in report.ranks_by_verdict:
-        console.print(Text(f"{format_rank_prefix(ranks)}{clean(verdict.text)}", style="bold"))
-        for detail in (verdict.why, _format_line(verdict)):
+    for text, why, verdict, ranks in report.ranks_by_verdict:
+        console.print(Text(f"{format_rank_prefix(ranks)}{clean(text)}", style="bold"))
+        for detail in (why, _format_line(verdict)):
             if detail:
                 console.print(_indent(Text(clean(detail), style="dim")))
     if not only_problems and report.tree is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +14,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
 from torchprof_tui.analysis.patterns.verdict.costs import CostBase, find_base, price_findings
 from torchprof_tui.analysis.patterns.verdict.rank_checks import MultiRankChecker
 from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree, merge_trees
-from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
+from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict, tell_costs
 from torchprof_tui.analysis.patterns.verdict.wins import Wins, find_remedy, predict_wins, rank_by_wins
 from torchprof_tui.analysis.what_if.scenario import Scenario, ScenarioError, ScenarioKind
 from torchprof_tui.trace.model.trace import Trace
@@ -66,15 +67,25 @@ class CheckReport:
         return merge_trees([verdict.tree for verdict in self.verdicts if verdict.tree is not None])
 
     @cached_property
-    def ranks_by_verdict(self) -> list[tuple[Verdict, list[int]]]:
-        """The distinct verdicts, each with the numbers of its ranks; [] of numbers where all have the same."""
+    def ranks_by_verdict(self) -> list[tuple[str, str, Verdict, list[int]]]:
+        """The distinct verdicts: text, why, the first one, and the numbers of its ranks; [] of these where all agree.
+
+        Ranks agree where their texts differ in no words but in shares and times, of which the range is said.
+        """
         if self.trace.merged_ranks is None:
-            return [(self.verdicts[0], [])]
-        numbers_by_text: dict[str, tuple[Verdict, list[int]]] = {}
+            return [(self.verdicts[0].text, self.verdicts[0].why, self.verdicts[0], [])]
+        alike: dict[str, list[tuple[int, Verdict]]] = {}
         for rank, verdict in zip(self.trace.merged_ranks.all, self.verdicts, strict=True):
-            numbers_by_text.setdefault(verdict.text, (verdict, []))[1].append(rank.number)
-        distinct = list(numbers_by_text.values())
-        return distinct if len(distinct) > 1 else [(distinct[0][0], [])]
+            alike.setdefault(_NUMBER.sub("", verdict.text), []).append((rank.number, verdict))
+        return [
+            (
+                _join_numbers([each.text for _, each in group]),
+                _join_numbers([each.why for _, each in group]),
+                group[0][1],
+                [number for number, _ in group] if len(alike) > 1 else [],
+            )
+            for group in alike.values()
+        ]
 
     def format_counts(self) -> str:
         """Format how many patterns are found, not present and undetermined; notes do not count."""
@@ -97,11 +108,27 @@ def check_trace(trace: Trace, scope: Scope, *, with_wins: bool = True) -> CheckR
         checker = Checker(trace)
         view = checker.view(scope)
         unpriced = check_view(view)
-        verdicts = [decide_verdict(view, unpriced)]
-        findings, base = price_findings(view, unpriced, verdicts[0]), find_base(view)
+        verdict = decide_verdict(view, unpriced)
+        findings, base = price_findings(view, unpriced, verdict), find_base(view)
+        verdicts = [tell_costs(verdict, findings)]
         gaps = checker.list_largest_gaps(scope, LISTED_GAPS)
     wins = predict_wins(trace, findings, base) if scope.is_whole_trace and with_wins else Wins()
     return CheckReport(trace, scope, rank_by_wins(findings, wins), verdicts, base, gaps, wins)
+
+
+_NUMBER = re.compile(r"\d[\d,.]*(?= (?:%|ns|µs|ms|s)(?!\w))")
+
+
+def _join_numbers(texts: Sequence[str]) -> str:
+    """Join texts that differ in shares and times only: "86 to 100 %". Those that differ in words: the first."""
+    if len({_NUMBER.sub("", text) for text in texts}) > 1:
+        return texts[0]
+    ranges = (sorted(set(column), key=_read) for column in zip(*map(_NUMBER.findall, texts), strict=True))
+    return _NUMBER.sub(lambda _: " to ".join(dict.fromkeys((each := next(ranges))[:1] + each[-1:])), texts[0])
+
+
+def _read(number: str) -> float:
+    return float(number.replace(",", "").rstrip("."))
 
 
 class RemedyFinder:

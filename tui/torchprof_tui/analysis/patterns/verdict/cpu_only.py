@@ -9,7 +9,12 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.host_activity import COMMUNICATION_REGEX, DATA_LOADER_REGEX
-from torchprof_tui.analysis.patterns.engine.host_code_time import find_host_code, find_main_thread, find_main_window
+from torchprof_tui.analysis.patterns.engine.host_code_time import (
+    DO_LESS_PER_OP,
+    find_host_code,
+    find_main_thread,
+    find_main_window,
+)
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
 from torchprof_tui.analysis.patterns.rules.host_code import CREATING_OP
@@ -94,8 +99,12 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
         what += f", {host.describe_owners()}"
         return Diagnosis(HOST_CODE, share, what, host.choose_remedy(view), "", host.events)
     if 2 * host.intervals.total < host.time:
-        return Diagnosis(HOST_CODE, share, f"{what}, most of it while another thread runs ops")
-    return Diagnosis(HOST_CODE, share, what, host.choose_remedy(view))
+        others = view.ops.select(view.trace.lane[view.ops.row] != (host.main.lane if host.main else -1))
+        op = _divide_ops(view, others.row, others.intervals)[0].id
+        what = f"{what}, most of it while another thread runs ops, most of all {op}"
+        remedy = choose_op_remedy(op, uses_gpu=len(view.tables.calls) > 0)
+        return Diagnosis(HOST_CODE, share, what, remedy, "", others.row[others.name == view.trace.names.index(op)])
+    return Diagnosis(HOST_CODE, share, what, host.choose_remedy(view) or DO_LESS_PER_OP)
 
 
 def _diagnose_ops(view: ScopeView, ops_part: TimePart, measured: int, findings: Sequence[Finding]) -> Diagnosis:
@@ -130,7 +139,8 @@ def choose_op_remedy(op: str, *, uses_gpu: bool = False) -> str:
 _OP_REMEDIES = (
     (
         re.compile(r"aten::(_?slow_conv|thnn_conv)"),
-        "this is the fallback without oneDNN: enable it (torch.backends.mkldnn.enabled), or install a build with it",
+        "this is the fallback without oneDNN: enable it (torch.backends.mkldnn.enabled), compute in float32, or "
+        "install a build with it",
     ),
     (
         re.compile(r"(aten|mkldnn)::.*conv"),

@@ -79,6 +79,7 @@ class Diagnosis:
     is the one that the CPU was in during it, not that of the next launch.
     `late_rank`: the index of the rank that is waited for, if only its own verdict can say why. `pattern`: the id of the
     fired pattern that it is about, "" for none. `explained`: the part of `share` that other patterns explain.
+    `told`: the share that `what` says, where it is another.
     """
 
     cause: str
@@ -92,6 +93,7 @@ class Diagnosis:
     late_rank: int | None = None
     pattern: str = ""
     explained: float = 0.0
+    told: float | None = None
 
     @property
     def own_share(self) -> float:

@@ -15,7 +15,13 @@ from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.verdict import rank_checks
 from torchprof_tui.analysis.patterns.verdict.costs import CostBase, find_base, price_findings
-from torchprof_tui.analysis.patterns.verdict.verdict import ScopeRegime, Verdict, decide_verdict, measure_regime
+from torchprof_tui.analysis.patterns.verdict.verdict import (
+    ScopeRegime,
+    Verdict,
+    decide_verdict,
+    measure_regime,
+    tell_costs,
+)
 from torchprof_tui.analysis.patterns.verdict.wins import predict_wins, rank_by_wins
 from torchprof_tui.trace.model.trace import Trace
 
@@ -154,4 +160,5 @@ class LatestOnlyChecker:
         verdict = decide_verdict(view, findings)
         priced = price_findings(view, findings, verdict)
         found = [each.with_event_offset(self._offset) for each in priced]
-        return CheckResult(scope, found, verdict, find_base(view), rank_checks.find_late_place(view, findings))
+        told, late = tell_costs(verdict, priced), rank_checks.find_late_place(view, findings)
+        return CheckResult(scope, found, told, find_base(view), late)

@@ -19,7 +19,7 @@ from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
 from torchprof_tui.analysis.patterns.rules.multi_gpu import find_late_rank, find_latest_collective
 from torchprof_tui.analysis.patterns.verdict.costs import CostBase, find_base, price_findings
 from torchprof_tui.analysis.patterns.verdict.tree_model import EXPOSED
-from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
+from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict, tell_costs
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 
@@ -121,8 +121,9 @@ class MultiRankChecker:
         views = [checker.view(scope) for checker in self._checkers]
         for view in views:
             findings = check_view(view, pattern_ids)
-            verdicts.append(decide_verdict(view, findings))
-            findings_by_rank.append(price_findings(view, findings, verdicts[-1], with_cause=ids is None))
+            verdict = decide_verdict(view, findings)
+            findings_by_rank.append(price_findings(view, findings, verdict, with_cause=ids is None))
+            verdicts.append(tell_costs(verdict, findings_by_rank[-1]))
         verdicts = [
             verdict if verdict.late_rank is None else explain_late_rank(verdict, index, verdicts[verdict.late_rank])
             for index, verdict in enumerate(verdicts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -48,7 +49,7 @@ class Verdict:
     None where nothing is known. `cause`: the part of it that `first` is about.
     `remedy`: the part of `first` that says what to do, "" for nothing. `pattern`: the fired pattern that `first` is
     about, `fault_pattern` the one that says why the recording is not representative: ids, "" for none. `share`: of the
-    devices' time, 0..1; `events`: the rows that prove it.
+    devices' time, 0..1; `told`: the one that `what` says; `events`: the rows that prove it.
     """
 
     regime: Regime
@@ -66,6 +67,7 @@ class Verdict:
     pattern: str = ""
     fault_pattern: str = ""
     share: float = 0.0
+    told: float = 0.0
     events: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @property
@@ -119,8 +121,26 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
         fault_pattern=fault_pattern,
         late_rank=diagnosis.late_rank,
         share=diagnosis.share,
+        told=diagnosis.share if diagnosis.told is None else diagnosis.told,
         events=diagnosis.events,
     )
+
+
+def tell_costs(verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
+    """Say of a verdict's own findings what they cost: a wait is less where another finding explains a part of it."""
+    costs = {found.id: found.share for found in findings if found.is_significant}
+    share, fault = costs.get(verdict.pattern or verdict.cause, verdict.told), verdict.recording_fault
+    told, cost = format_percent(verdict.told), format_percent(share)
+    what, why = verdict.what, verdict.why
+    if cost != told:
+        what = re.sub(rf"(\b(?:takes?|waits|it idle|for) |\(){re.escape(told)}", rf"\g<1>{cost}", what, count=1)
+        why = why.replace(f"of these {told}: ", f"idle {told} in all: " if share < verdict.told else "idle: ", 1)
+    if verdict.fault_pattern in costs:
+        cold = format_percent(costs[verdict.fault_pattern])
+        fault = re.sub(r"(?<=cold calls take )[<\d.]+ %", cold, fault)
+    first = verdict.first.replace(verdict.what, what, 1) if what else verdict.first
+    first = first.replace(verdict.recording_fault, fault, 1) if fault else first
+    return replace(verdict, first=first, what=what, why=why, recording_fault=fault)
 
 
 def measure_regime(view: ScopeView) -> ScopeRegime:

@@ -86,7 +86,7 @@ def diagnose_launching(evidence: Evidence) -> Diagnosis | None:
         remedy = f"capture the {kind.value} steps as well: the others are graphs already"
         if kind is StepKind.PREFILL:
             remedy = "the decode steps are graphs already: compile the prefill, or read more tokens at once"
-        return Diagnosis(IdleCause.DISPATCH.id, share, what, remedy, text, rows, explained=others)
+        return Diagnosis(IdleCause.DISPATCH.id, share, what, remedy, text, rows, explained=others, told=told)
     kernels = int((view.work.kind == Kind.KERNEL).sum())
     steps = len(view.steps)
     per_step = kernels / steps if steps else kernels
@@ -97,7 +97,7 @@ def diagnose_launching(evidence: Evidence) -> Diagnosis | None:
     launches = sorted_unique(view.work.launch[view.work.launch >= 0]).astype(np.int64)
     why = describe_replay_costs(view) if evidence.practices.uses_cuda_graphs else _describe_launching(evidence, told)
     remedy = choose_launch_remedy(evidence, per_step)
-    return Diagnosis(IdleCause.DISPATCH.id, share, what, remedy, why, launches, explained=others)
+    return Diagnosis(IdleCause.DISPATCH.id, share, what, remedy, why, launches, explained=others, told=told)
 
 
 def _describe_launching(evidence: Evidence, share: float) -> str:
@@ -110,8 +110,7 @@ def _describe_launching(evidence: Evidence, share: float) -> str:
     text = f"of these {format_percent(share)}: {parts}" if len(listed) > 1 else ""
     largest, part = evidence.find_largest(*(cause.id for cause in LAUNCHING))
     if part >= thresholds.PROBLEM_MIN_SHARE.value:
-        found = f"{largest} {format_percent(part)}"
-        text = f"{text}; {found}: {evidence.fired[largest].answer.seen}" if text else ""
+        text = f"{text}; {largest}: {evidence.fired[largest].answer.seen}" if text else ""
     return text
 
 
