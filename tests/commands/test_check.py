@@ -303,6 +303,13 @@ def test_text_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
     assert not any(line != line.rstrip() for line in out.splitlines())
 
 
+def test_few_long_kernels_are_not_told_to_take_larger_inputs(capsys: pytest.CaptureFixture[str]) -> None:
+    out = call_main(capsys, "check", "sample:matmul_add_4096_warm_eager", "--no-cache")[1]
+    assert "record more steps (active=20), in which the CPU gets ahead" in out
+    assert "(108.8 µs on average) hide their launches" in out
+    assert "larger inputs" not in out
+
+
 def test_names_from_a_trace_are_data(capsys: pytest.CaptureFixture[str], written: Any) -> None:
     entries = json.loads(json.dumps(waiting()).replace("aten::add", "aten::[red]\\u001b[31mx"))
     assert main(["check", written(entries), "--no-cache"]) == 0

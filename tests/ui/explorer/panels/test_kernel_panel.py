@@ -61,3 +61,14 @@ async def test_a_grid_below_one_wave_is_the_first_limit(blocks: int, limit: str)
         lines = screen._panel_controller.active_panel.text().splitlines()
         assert f"limited by {limit}" in [line.strip() for line in lines]
         assert any("waves" in line for line in lines if line.startswith("grid")) is (blocks > 4)
+
+
+async def test_the_full_name_stands_once_where_the_details_are_beside() -> None:
+    name = "void at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl<add>>(int, add)"
+    async with explorer(trace(cpu("a", 0, 50), kernel(name, 10, 5)), (200, 56)) as (screen, pilot):
+        screen.view_state.select(1)
+        screen._refresh_widgets()
+        for key, count in (("k", 1), ("l", 1), ("k", 1)):  # beside the details, then beside the chain
+            await pilot.press(key)
+            await settled(pilot)
+            assert text_of(screen).count("void at::native::elementwise_kernel<128") == count, key

@@ -238,6 +238,7 @@ class Dock(Vertical):
             panel.set_divided(offsets.get(name, 0) > 0, self._has_keys and name == self.active_name)
             if name in widths:
                 panel.styles.width = widths[name]
+                panel.repaint()  # what it says may depend on what is beside it
         self._show_titles()
 
     def _show_titles(self) -> None:

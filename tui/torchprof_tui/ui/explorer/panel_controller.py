@@ -54,7 +54,13 @@ class PanelController:
         queries = BackgroundQueries(trace, gpu_busy, screen.post_message)
         worker = DebouncedWorker(screen)
         context = PanelContext(
-            view_state, timeline, queries, worker, lambda name: self.dock.show_panel(name), self._leave_panel
+            view_state,
+            timeline,
+            queries,
+            worker,
+            show_panel=lambda name: self.dock.show_panel(name),
+            leave_panel=self._leave_panel,
+            is_shown=lambda name: self.dock.is_shown(name),
         )
         self.measure_regime = queries.measure_regime
         self.chain_panel = ChainPanel(trace)

@@ -131,6 +131,12 @@ def choose_launch_remedy(evidence: Evidence, kernels_per_step: float) -> str:
         return "try a larger batch, torch.compile" + ("" if is_fused or is_short else ", a fused optimizer")
     if kernels_per_step <= thresholds.FEW_KERNELS.value:
         step = evidence.device_time / len(evidence.view.tables.devices) / max(len(evidence.view.steps), 1)
+        mean = evidence.shares.busy * step / max(kernels_per_step, 1)
+        if mean >= thresholds.LONG_KERNEL.value and evidence.shares.busy >= evidence.idle(*LAUNCHING):
+            return (
+                "record more steps (active=20), in which the CPU gets ahead of the GPU: kernels as long as these "
+                f"({format_duration(mean)} on average) hide their launches; where it does not, capture a CUDA graph"
+            )
         work, whole = format_duration(evidence.shares.busy * step), format_duration(step)
         whole = f"a step of {whole}" if len(evidence.view.steps) else whole
         return f"give the GPU more to do than {work} in {whole}: larger inputs, or many such calls in one CUDA graph"

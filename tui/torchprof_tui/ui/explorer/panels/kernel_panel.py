@@ -32,9 +32,14 @@ COLLECTIVE_NOTE = "It transfers, and waits for other ranks: how many SMs it fill
 
 
 def format_kernel(
-    summary: KernelSummary, palette: Palette, width: int, is_low: bool = False, is_collective: bool = False
+    summary: KernelSummary,
+    palette: Palette,
+    width: int,
+    is_low: bool = False,
+    is_collective: bool = False,
+    has_name: bool = True,
 ) -> Lines:
-    """Format everything below the title in one column of `width` cells; the full name is last.
+    """Format everything below the title in one column of `width` cells; the full name is last, if `has_name`.
 
     `is_low`: in a panel of a few lines, the occupancy and what limits it come first. `is_collective`: it transfers and
     waits for other ranks, so idle SMs and a low occupancy are no faults.
@@ -43,7 +48,7 @@ def format_kernel(
     lines: Lines = []
     full_name: Lines = []
     if footprint is not None:
-        full_name = _format_row("name", clean(footprint.kernel.name), palette, width)
+        full_name = _format_row("name", clean(footprint.kernel.name), palette, width) if has_name else []
         meaning = _format_row("is", clean(footprint.kernel.summary), palette, width) if footprint.kernel.known else []
         by = f" · by {clean(footprint.launched_by)}" if footprint.launched_by else ""
         rows = (("launch", _format_launch(footprint), by), ("takes", _format_resources(footprint), ""))
@@ -266,4 +271,5 @@ class KernelPanel(Panel):
             head += wrap_text(text, width, palette.muted)
         is_low = self.size.height < LOW_PANEL_HEIGHT
         is_collective = int(self._trace.kind[self._kernel.event]) == Kind.COLLECTIVE
-        return head + format_kernel(self._kernel, palette, width, is_low, is_collective)
+        is_named = self._kernel.event == self._event and self.context.is_shown("details")  # in full, beside this panel
+        return head + format_kernel(self._kernel, palette, width, is_low, is_collective, not is_named)

@@ -44,7 +44,8 @@ SourceTarget: TypeAlias = "tuple[SourceLine | None, Rank, str]"
 class PanelContext:
     """What the panels share.
 
-    `show_panel` makes the panel of a name the active one, `leave_panel` the details instead of it.
+    `show_panel` makes the panel of a name the active one, `leave_panel` the details instead of it; `is_shown`: whether
+    the panel of a name is on screen.
     """
 
     view_state: ViewState
@@ -53,6 +54,7 @@ class PanelContext:
     worker: DebouncedWorker
     show_panel: Callable[[str], None]
     leave_panel: Callable[[str], None]
+    is_shown: Callable[[str], bool]
 
 
 class Panel(TextPanel):
