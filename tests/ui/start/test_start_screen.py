@@ -116,8 +116,10 @@ async def test_the_arrows_lead_from_the_path_to_the_list(alone: Path, key: str) 
         await until(pilot, lambda: bool(options(app)))
         await pilot.press("tab")
         assert isinstance(app.focused, PathInput)
+        before = app.screen.query_one(OptionList).highlighted
         await pilot.press(key)
         assert isinstance(app.focused, OptionList)
+        assert app.focused.highlighted != before  # nothing was typed: it moves as in the list
 
 
 async def test_traces_in_the_folder_are_found(alone: Path) -> None:

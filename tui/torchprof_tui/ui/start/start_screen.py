@@ -353,7 +353,9 @@ class StartScreen(GuardedScreen[None]):
         """Start to type a path with its first character; the arrows lead from the path to the list."""
         if event.key in ("up", "down") and self.focused is self.query_one(PathInput):
             event.stop()
-            self.query_one(OptionList).focus()
+            (listed := self.query_one(OptionList)).focus()
+            if not self.query_one(PathInput).value:  # nothing is typed: the arrow moves, as in the list
+                getattr(listed, f"action_cursor_{event.key}")()
             return
         if event.character in ("/", "~", ".") and self.focused is not self.query_one(PathInput):
             event.stop()
