@@ -38,13 +38,13 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def start_job(folder: str, trace: Path) -> Iterator[StartJob]:
-    """Start programs that ask in `folder`; see `fake_kineto`."""
+    """Start programs that ask in `folder`, and write a copy of `recorded`; see `fake_kineto`."""
     started = []
 
-    def start(mode: str = "", **environment: str) -> subprocess.Popen[str]:
+    def start(mode: str = "", recorded: Path = trace, **environment: str) -> subprocess.Popen[str]:
         with open(f"{folder}/said", "w") as said:  # not a pipe, which would fill
             process = subprocess.Popen(
-                [sys.executable, "-S", str(FAKE), folder, str(trace), mode],
+                [sys.executable, "-S", str(FAKE), folder, str(recorded), mode],
                 env={**os.environ, "KINETO_USE_DAEMON": "1", "KINETO_IPC_SOCKET_DIR": folder, **environment},
                 stdout=said,
                 text=True,

@@ -18,7 +18,7 @@ import pytest
 from tests.attach.conftest import StartJob, find_job, read_said, wait_for
 from torchprof_attach.host import agent
 from torchprof_attach.hosts import Host
-from torchprof_attach.session import EMPTY, REPEATED_WINDOW, Job, Session, Wish, _Pace, name_output
+from torchprof_attach.session import EMPTY, ENDS, REPEATED_WINDOW, STAYS, Job, Session, Wish, _Pace, name_output
 
 
 def test_a_program_is_listed_with_its_rank_and_way(session: Session, start_job: StartJob) -> None:
@@ -77,6 +77,32 @@ def test_a_trigger_during_a_trigger_is_refused(
     assert not first.is_alive()
     (third,) = session.record([job], Wish(), tmp_path / "c.json")
     assert third.problem == "it was asked before and has not begun: no iteration ended since, the job may hang"
+
+
+def test_it_is_told_once_that_cupti_stays_loaded(session: Session, start_job: StartJob, tmp_path: Path) -> None:
+    job = find_job(session, start_job())
+    notes = [session.record([job], Wish(), tmp_path / f"{each}.json")[0].notes for each in range(2)]
+    assert notes == [(f"{STAYS} (started with TEARDOWN_CUPTI=1 they are not)",), ()]
+
+
+def test_a_job_that_another_recording_would_end_is_not_recorded_again(
+    session: Session, start_job: StartJob, tmp_path: Path, trace: Path
+) -> None:
+    """With TEARDOWN_CUPTI=1 and CUDA graphs the second recording of a job on an H100 ended it (CUDA 13.0)."""
+    graphs = tmp_path / "graphs.json"
+    graphs.write_bytes(trace.read_bytes().replace(b"cudaLaunchKernel", b"cudaGraphLaunch", 1))
+    first, second = (
+        start_job(recorded=graphs),
+        start_job(recorded=graphs, TEARDOWN_CUPTI="1"),
+    )
+    (done,) = session.record([find_job(session, first)], Wish(), tmp_path / "a.json")
+    assert done.notes == (STAYS,)
+    job = find_job(session, second)
+    (done,) = session.record([job], Wish(), tmp_path / "b.json")
+    assert done.notes == (ENDS,)
+    (again,) = session.record([job], Wish(), tmp_path / "c.json")
+    assert again.problem == "it replays CUDA graphs and has TEARDOWN_CUPTI=1: a second recording ends such a job"
+    assert second.poll() is None
 
 
 def test_a_job_that_counts_no_iterations_is_given_up(session: Session, start_job: StartJob, tmp_path: Path) -> None:

@@ -42,6 +42,8 @@ OPTIONS = ("shapes", "memory", "stacks", "flops", "modules")
 REPEATED_WINDOW = "the time window is empty, as the CPU build of torch writes it; asked again by iterations"
 EMPTY = "the trace is empty: the process ran nothing of torch meanwhile"
 NO_ITERATIONS = "nothing counts iterations (no optimizer step, no profiler.step()): Kineto recorded half a second"
+STAYS = "CUPTI stays loaded in the job: steps that the CPU limits are slower until it ends"
+ENDS = "it replays CUDA graphs and has TEARDOWN_CUPTI=1: a second recording would end it, and is refused"
 DIFFERENT = "the ranks began at different iterations: their counts differ"
 
 Say = Callable[[str], object]
@@ -156,6 +158,7 @@ class Session:
         self._numbers = itertools.count(1)
         self._paces: dict[str, _Pace] = {}  # by group
         self._step_seconds: dict[tuple[str, int, int], float] = {}
+        self._told_of_cupti: set[tuple[str, int, int]] = set()
         self._lock = threading.Lock()
 
     def __enter__(self) -> Session:
@@ -372,6 +375,12 @@ class Session:
         missing = [each for each in wish.options if "found" in content and each not in content["found"]]
         if missing and not content.get("is_empty"):
             notes.append(f"asked for, and not in the trace: {', '.join(missing)} (this way does not take it)")
+        launches, graphs = content.get("launches") or (0, 0)
+        if content.get("unloads"):
+            notes += [ENDS] if graphs else []
+        elif (launches or graphs) and job.key not in self._told_of_cupti:
+            self._told_of_cupti.add(job.key)
+            notes.append(STAYS if graphs else f"{STAYS} (started with TEARDOWN_CUPTI=1 they are not)")
         if content.get("step_seconds"):
             self._step_seconds[job.key] = content["step_seconds"]
         return Recorded(job, event["way"], tuple(each["path"] for each in files), "", tuple(notes), content)

@@ -37,6 +37,7 @@ from torchprof_attach.host import fabric, hang_dump, in_process, servers
 from torchprof_attach.host.gpu_use import GpuReader, GpuUse
 from torchprof_attach.host.processes import (
     KINETO_VARIABLE,
+    UNLOAD_VARIABLE,
     Process,
     describe,
     is_running,
@@ -96,6 +97,7 @@ class Agent:
         self._selector = selectors.DefaultSelector()
         self._active: dict[str, Recording] = {}
         self._pending: dict[int, int] = {}  # start by pid, of processes that never did what they were asked
+        self._fragile: dict[int, int] = {}  # start by pid, of processes that another recording would end
         self._folders: set[str] = set()
         self._progress = hang_dump.ProgressReader(lambda: self._create_folder(None))
         self._lock = threading.Lock()
@@ -228,6 +230,8 @@ class Agent:
             raise OSError("it is being recorded; this request was left out")
         if self._pending.get(process.pid) == process.start:
             raise OSError("it was asked before and has not begun: no iteration ended since, the job may hang")
+        if self._fragile.get(process.pid) == process.start:
+            raise OSError("it replays CUDA graphs and has TEARDOWN_CUPTI=1: a second recording ends such a job")
         way, why = self.find_way(process, bool(request.get("inject")))
         if not way:
             raise OSError(why)
@@ -346,7 +350,10 @@ class Agent:
                             first = int(number.read(20))
                     origin = {**describe(recording.process), "host": socket.gethostname(), "way": recording.way}
                     add_origin(path, {**origin, "step": first, "time": time.time()})
-                    file.update(content._asdict(), first_step=first, is_empty=content.is_empty)
+                    unloads = recording.process.environment.get(UNLOAD_VARIABLE) == "1"
+                    if unloads and content.launches[1]:
+                        self._fragile[recording.process.pid] = recording.process.start
+                    file.update(content._asdict(), first_step=first, is_empty=content.is_empty, unloads=unloads)
                 files.append(file)
         except (OSError, ValueError) as error:
             self._fail(recording, _format(error))

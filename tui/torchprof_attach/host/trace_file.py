@@ -31,8 +31,14 @@ EVIDENCE = {
 """Text that is in a trace for which an option was in force."""
 
 
+LAUNCHES = (b"cudaLaunchKernel", b"cudaGraphLaunch")
+
+
 class Content(NamedTuple):
-    """What a file holds. `steps`: ns since the epoch of the end of each iteration; `first_step`: its number or None."""
+    """What a file holds. `steps`: ns since the epoch of the end of each iteration; `first_step`: its number or None.
+
+    `launches`: of kernels and of graphs, by CUDA.
+    """
 
     size: int
     operations: int
@@ -41,6 +47,7 @@ class Content(NamedTuple):
     first_step: int | None
     step_seconds: float | None
     found: list[str]
+    launches: list[int]
 
     @property
     def is_empty(self) -> bool:
@@ -50,7 +57,7 @@ class Content(NamedTuple):
 def scan(path: str) -> Content:
     """Scan a trace. Raises OSError."""
     steps: dict[bytes, list[tuple[float, float]]] = {}
-    counts = dict.fromkeys((b'"cat": "cpu_op"', b'"cat": "kernel"', *EVIDENCE.values()), 0)
+    counts = dict.fromkeys((b'"cat": "cpu_op"', b'"cat": "kernel"', *EVIDENCE.values(), *LAUNCHES), 0)
     base, carry = 0, b""
     with open(path, "rb") as file:
         while True:
@@ -83,6 +90,7 @@ def scan(path: str) -> Content:
         int(number) if number >= 0 else None,
         statistics.median(gaps) / 1e9 if gaps else None,
         [name for name, word in EVIDENCE.items() if counts[word]],
+        [counts[word] for word in LAUNCHES],
     )
 
 
