@@ -82,6 +82,13 @@ def test_the_first_sentence_and_its_finding_say_the_same_share(name: str) -> Non
             assert re.search(rf"(waits |takes? |\(){shares[verdict.pattern]}", text)
 
 
+def test_a_wait_that_another_finding_explains_for_the_most_part_stays_what_was_measured() -> None:
+    merged = load_shared_ranks("ddp")[1]
+    late = check_trace(merged, default_scope(merged)).verdicts[2]
+    assert "the GPU waits 76 % of the time" in late.first  # 53 of it are the slow host, a finding of its own
+    assert late.why.startswith("of these 76 %: dispatch 40 %")
+
+
 def test_ranks_whose_verdicts_differ_in_numbers_alone_are_named_together() -> None:
     merged = load_shared_ranks("fsdp")[1]
     (text, why, _, ranks), (_, _, late, others) = check_trace(merged, default_scope(merged)).ranks_by_verdict

@@ -127,12 +127,15 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
 
 
 def tell_costs(verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
-    """Say of a verdict's own findings what they cost: a wait is less where another finding explains a part of it."""
+    """Say of a verdict's own findings what they cost: a wait is less where another finding explains a part of it.
+
+    Where others explain most of it the wait stays what was measured.
+    """
     costs = {found.id: found.share for found in findings if found.is_significant}
     share, fault = costs.get(verdict.pattern or verdict.cause, verdict.told), verdict.recording_fault
     told, cost = format_percent(verdict.told), format_percent(share)
     what, why = verdict.what, verdict.why
-    if cost != told:
+    if cost != told and 2 * share > verdict.told:
         what = re.sub(rf"(\b(?:takes?|waits|it idle|for) |\(){re.escape(told)}", rf"\g<1>{cost}", what, count=1)
         why = why.replace(f"of these {told}: ", f"idle {told} in all: " if share < verdict.told else "idle: ", 1)
     if verdict.fault_pattern in costs:
