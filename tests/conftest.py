@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, wraps
 from itertools import compress
@@ -50,6 +51,9 @@ def _load_once(load: Callable[..., Trace]) -> Callable[..., Trace]:
 
 load_in_process.load_trace = _load_once(load_in_process.load_trace)  # before the tests import it
 
+
+# Else the first test that asks may do so while its own folder is the temporary one, and all later ones get that.
+tempfile.gettempdir()
 
 # Many containers turn bytecode off; then each of the hundreds of programs that tests start compiles all its modules.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from textual.screen import Screen
 
 from tests.helpers.paths import SAMPLES, SNAPSHOTS
-from torchprof_tui.trace.loading.load_in_process import load_trace
+from torchprof_tui.trace.loading.load_in_process import load_opened_trace
 from torchprof_tui.trace.model.trace import Trace
 
 SIZES = [(80, 24), (100, 30), (120, 40), (160, 48), (240, 60), (320, 90)]
@@ -44,8 +44,8 @@ at_every_size = pytest.mark.parametrize("size", [mark_size(size) for size in SIZ
 
 @cache
 def load_sample(name: str) -> Trace:
-    """Load a sample once for all tests of a process."""
-    return load_trace(str(SAMPLES / f"{name}.pt.trace.json.gz"), cache=False)
+    """Load a sample once for all goldens of a process, apart from what other tests load."""
+    return load_opened_trace(str(SAMPLES / f"{name}.pt.trace.json.gz"), None, False).trace
 
 
 def text_on_screen(screen: Screen[Any]) -> str:

@@ -99,7 +99,8 @@ def _record(options: AttachOptions, session: Session, chosen: Sequence[Job]) -> 
         status = max(status, int(any(each.problem for each in done)))
         if period is None:
             return status
-        kept.append([*(path for each in done for path in each.paths)])
+        if written := [path for each in done for path in each.paths]:  # a recording that failed replaces none
+            kept.append(written)
         while len(kept) > options.keep:
             _delete(kept.pop(0))
         if not any(job.key in {each.key for each in session.list_jobs()} for job in chosen):
