@@ -20,7 +20,7 @@ def keep_some(cases: Iterable[Any], kept: int) -> list[Any]:
 
 
 def scale_examples(factor: float) -> int:
-    """Return so many times the examples of hypothesis' profile: of a property that needs more of them, or few."""
+    """Multiply the number of examples of the current hypothesis profile, for a property that needs more or fewer."""
     return max(round(settings.default.max_examples * factor), 1)  # type: ignore[union-attr]
 
 

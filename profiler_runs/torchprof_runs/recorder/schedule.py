@@ -1,4 +1,4 @@
-"""Plan which steps wait, warm up and are recorded (torch.profiler.schedule), and what is told of steps and cycles."""
+"""Plan which steps wait, warm up and are recorded (torch.profiler.schedule), and format messages about them."""
 
 from __future__ import annotations
 

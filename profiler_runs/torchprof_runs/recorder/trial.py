@@ -116,7 +116,7 @@ class Turn:
     def __init__(self) -> None:
         self._file: int | None = None
         path = os.path.join(tempfile.gettempdir(), f"torchprof-try-{os.getuid()}.lock")
-        with contextlib.suppress(OSError):  # a folder that cannot be written: nobody takes turns
+        with contextlib.suppress(OSError):  # no lock in a folder that cannot be written
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
     def take(self, seconds: float) -> bool:

@@ -150,8 +150,8 @@ def _use_bf16(modules: Sequence[Any]) -> None:
 def _compile(modules: Sequence[Any], mode: str) -> None:
     """Compile modules in place, as `torch.compile(module)` does.
 
-    `module.compile()` compiles nothing where `forward` is torch's own (nn.Sequential): dynamo skips torch's frames,
-    unless a frame of somebody else calls them.
+    `module.compile()` compiles nothing where `forward` is defined in torch (nn.Sequential): dynamo skips frames of
+    torch's own files unless they are called from a frame in another file, such as `call` below.
     """
     for module in modules:
 
