@@ -18,7 +18,7 @@ from torchprof_tui.analysis.patterns.engine.host_code_time import (
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
 from torchprof_tui.analysis.patterns.rules.host_code import CREATING_OP
-from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis
+from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, always
 from torchprof_tui.analysis.patterns.verdict.tree_model import OUTSIDE, TimePart, TimeTree, part_sort_key
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.arrays import I64, is_in
@@ -73,13 +73,13 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
     measured = sum(part.time for part in parts) or 1
     worst = max(parts, key=lambda part: part.time, default=None)
     if worst is None:
-        return Diagnosis(HOST_CODE, 0.0, "the program did almost no work")
+        return Diagnosis(HOST_CODE, 0.0, always("the program did almost no work"))
     share = worst.time / measured
     percent = format_percent(share)
     slow = next((found for found in findings if found.id == "cpu-contention" and found.has_fired), None)
     if slow is not None and worst.id == OPS:
         what = f"ops wait for CPU cores for {format_percent(slow.answer.at_stake / measured)} of the CPU's time"
-        return Diagnosis(OPS, share, what, slow.remedy.action, "", slow.answer.events, pattern=slow.id)
+        return Diagnosis(OPS, share, always(what), slow.remedy.action, events=slow.answer.events, pattern=slow.id)
     if worst.id == INPUT:
         remedy = (
             "its workers are too slow: use more workers (up to the number of cores), a larger prefetch_factor, or "
@@ -88,23 +88,27 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
             else "load in worker processes (num_workers), up to the number of cores, ahead of the step"
         )
         waits = view.select_in_scope(view.tables.match_names(DATA_LOADER_REGEX))
-        return Diagnosis(INPUT, share, f"the data loader takes {percent} of the CPU's time", remedy, "", waits.row)
+        return Diagnosis(
+            INPUT, share, always(f"the data loader takes {percent} of the CPU's time"), remedy, events=waits.row
+        )
     if worst.id == OPS and worst.parts:
         return _diagnose_ops(view, worst, measured, findings)
     if worst.id == COMMUNICATION:
         remedy = "send less often and more at once: larger buckets, or gradients that are accumulated over batches"
-        return Diagnosis(COMMUNICATION, share, f"communication takes {percent} of the CPU's time", remedy)
+        return Diagnosis(COMMUNICATION, share, always(f"communication takes {percent} of the CPU's time"), remedy)
     what, host = f"code outside any op takes {format_percent(share)} of the CPU's time", find_host_code(view)
     if host.owners:
         what += f", {host.describe_owners()}"
-        return Diagnosis(HOST_CODE, share, what, host.choose_remedy(view), "", host.events)
+        return Diagnosis(HOST_CODE, share, always(what), host.choose_remedy(view), events=host.events)
     if 2 * host.intervals.total < host.time:
         others = view.ops.select(view.trace.lane[view.ops.row] != (host.main.lane if host.main else -1))
         op = _divide_ops(view, others.row, others.intervals)[0].id
         what = f"{what}, most of it while another thread runs ops, most of all {op}"
         remedy = choose_op_remedy(op, uses_gpu=len(view.tables.calls) > 0)
-        return Diagnosis(HOST_CODE, share, what, remedy, "", others.row[others.name == view.trace.names.index(op)])
-    return Diagnosis(HOST_CODE, share, what, host.choose_remedy(view) or DO_LESS_PER_OP)
+        return Diagnosis(
+            HOST_CODE, share, always(what), remedy, events=others.row[others.name == view.trace.names.index(op)]
+        )
+    return Diagnosis(HOST_CODE, share, always(what), host.choose_remedy(view) or DO_LESS_PER_OP)
 
 
 def _diagnose_ops(view: ScopeView, ops_part: TimePart, measured: int, findings: Sequence[Finding]) -> Diagnosis:
@@ -118,12 +122,14 @@ def _diagnose_ops(view: ScopeView, ops_part: TimePart, measured: int, findings: 
     loop = next((found for found in findings if found.id == "op-loop" and found.has_fired), None)
     if loop is not None and loop.answer.at_stake >= thresholds.EXPLAINED_SHARE_OF_WAIT.value * ops_part.time:
         what = f"ops take {percent} of the CPU's time; {loop.answer.seen}"
-        return Diagnosis(OPS, share, what, loop.remedy.action, "", loop.answer.events, pattern=loop.id)
+        return Diagnosis(OPS, share, always(what), loop.remedy.action, events=loop.answer.events, pattern=loop.id)
     calls = next((found for found in findings if found.id == "call-count" and found.has_fired), None)
     if calls is not None and is_in(calls.answer.events, events).any():
         what = f"ops take {percent} of the CPU's time; {calls.answer.seen}"
-        return Diagnosis(OPS, share, what, calls.remedy.action, "", events, pattern=calls.id)
-    return Diagnosis(OPS, share, what, choose_op_remedy(op.id, uses_gpu=len(view.tables.calls) > 0), "", events)
+        return Diagnosis(OPS, share, always(what), calls.remedy.action, events=events, pattern=calls.id)
+    return Diagnosis(
+        OPS, share, always(what), choose_op_remedy(op.id, uses_gpu=len(view.tables.calls) > 0), events=events
+    )
 
 
 def choose_op_remedy(op: str, *, uses_gpu: bool = False) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -70,23 +70,35 @@ def find_largest_pause(view: ScopeView) -> HostPause | None:
 _MAX_PAUSES = 200  # pauses that are told apart by place; a trace with more has no pauses but slow code everywhere
 
 
+Says = Callable[[float], str]
+"""Build a text that says a share of the time, 0..1."""
+
+
+def always(text: str) -> Says:
+    """Build the builder of a text that says no share, or one of something else."""
+    return lambda _: text
+
+
+SAY_NOTHING = always("")
+
+
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """One thing that costs time.
 
-    `cause`: the part of the time tree. `share`: of the device time, 0..1. `what`: what costs the time, with its share.
-    `remedy`: "" where nothing is to be done. `events`: the rows that prove it, for the line of code. `pause`: the line
-    is the one that the CPU was in during it, not that of the next launch.
-    `late_rank`: the index of the rank that is waited for, if only its own verdict can say why. `pattern`: the id of the
-    fired pattern that it is about, "" for none. `explained`: the part of `share` that other patterns explain.
-    `told`: the share that `what` says, where it is another.
+    `cause`: the part of the time tree. `share`: of the device time, 0..1; `told`: the share that the texts say, where
+    it is another. `say`: builds what costs the time, `say_why` the numbers behind it, from the share to say. `remedy`:
+    "" where nothing is to be done. `events`: the rows that prove it, for the line of code. `pause`: the line is the one
+    that the CPU was in during it, not that of the next launch. `late_rank`: the index of the rank that is waited for,
+    if only its own verdict can say why. `pattern`: the id of the fired pattern that it is about, "" for none.
+    `explained`: the part of `share` that other patterns explain.
     """
 
     cause: str
     share: float
-    what: str
+    say: Says
     remedy: str = ""
-    why: str = ""
+    say_why: Says = SAY_NOTHING
     events: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     pause: HostPause | None = None
     is_recording_fault: bool = False
@@ -101,8 +113,14 @@ class Diagnosis:
         return self.share - self.explained
 
     @property
-    def sentence(self) -> str:
-        return f"{self.what}: {self.remedy}" if self.remedy else self.what
+    def measured(self) -> float:
+        """The share that the texts say as long as no costs are known."""
+        return self.share if self.told is None else self.told
+
+    @property
+    def what(self) -> str:
+        """What costs the time, with the measured share."""
+        return self.say(self.measured)
 
 
 @dataclass(frozen=True)
@@ -192,8 +210,12 @@ def diagnose_finding(finding: Finding, cause: str, share: float) -> Diagnosis:
     """Make the diagnosis of a fired pattern that explains this share of the device time."""
     title = finding.answer.headline or finding.pattern.title[0].lower() + finding.pattern.title[1:]
     remedy: Remedy = finding.remedy
-    what, said = f"{title} ({format_percent(share)})", finding.answer
-    return Diagnosis(cause, share, what, remedy.action, said.seen, said.events, pattern=finding.id)
+
+    def say(part: float) -> str:
+        return f"{title} ({format_percent(part)})"
+
+    said = finding.answer
+    return Diagnosis(cause, share, say, remedy.action, always(said.seen), said.events, pattern=finding.id)
 
 
 _PATTERNS_OF_CAUSE = {

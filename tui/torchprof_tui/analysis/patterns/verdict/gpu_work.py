@@ -11,7 +11,7 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
 from torchprof_tui.analysis.patterns.rules.communication import build_card_of_view, describe_missing_collectives
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_blocking_copy_remedy
-from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
+from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, Says, always, diagnose_finding
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, COPIES
 from torchprof_tui.analysis.serving.measure_steps import get_serving_steps
 from torchprof_tui.analysis.serving.serving_steps import StepKind
@@ -36,18 +36,18 @@ def diagnose_gpu_work(evidence: Evidence) -> Diagnosis:
         diagnosis = diagnose_finding(evidence.fired[pattern_id], COMPUTE, share)
         if pattern_id in _CLASS_PATTERN_IDS and evidence.view.gpu_classes:
             products_first = pattern_id != "memory-bound-elementwise"
-            return replace(diagnosis, what=_describe_classes(evidence, products_first))
+            return replace(diagnosis, say=always(_describe_classes(evidence, products_first)))
         return diagnosis
     if not evidence.view.gpu_classes:
-        return Diagnosis(COMPUTE, 0.0, "the GPU did almost no work")
+        return Diagnosis(COMPUTE, 0.0, always("the GPU did almost no work"))
     steps = get_serving_steps(evidence.view.trace)
     what, (t0, t1) = _describe_classes(evidence), evidence.view.window
     inside = (steps.start < t1) & (steps.end > t0)
     decoding = inside & steps.kind_mask(StepKind.DECODE)
     if decoding.any() and 2 * int(steps.step_time[decoding].sum()) > int(steps.step_time[inside].sum()):
         what += ", most of it in decode steps, which read all weights for one token of each sequence"
-        return Diagnosis(COMPUTE, 0.0, what, "larger batches, or weights of fewer bits (quantization)")
-    return Diagnosis(COMPUTE, 0.0, what, _describe_unknown(evidence))
+        return Diagnosis(COMPUTE, 0.0, always(what), "larger batches, or weights of fewer bits (quantization)")
+    return Diagnosis(COMPUTE, 0.0, always(what), _describe_unknown(evidence))
 
 
 def _describe_unknown(evidence: Evidence) -> str:
@@ -89,11 +89,14 @@ def _diagnose_copies(evidence: Evidence) -> Diagnosis:
     is_blocking = is_in(work.launch, calls.row) & (work.kind == Kind.COPY)
     if int(work.events.duration[is_blocking].sum()) * 2 > int(work.events.duration[work.kind == Kind.COPY].sum()):
         name = evidence.view.tables.name(int(calls.row[calls.duration.argmax()]))
-        what = f"blocking copies ({name}) take {format_percent(shares.copies)} of the time while no kernel computes"
-        remedy = choose_blocking_copy_remedy(evidence.view, calls).action
-        return Diagnosis(COPIES, shares.copies, what, remedy, "", calls.row)
-    what = f"copies take {format_percent(shares.copies)} of the time while no kernel computes"
-    return Diagnosis(COPIES, shares.copies, what, "copy less, or overlap the copies with compute", "", rows)
+        say, remedy = _say_copies(f"blocking copies ({name})"), choose_blocking_copy_remedy(evidence.view, calls).action
+        return Diagnosis(COPIES, shares.copies, say, remedy, events=calls.row)
+    remedy = "copy less, or overlap the copies with compute"
+    return Diagnosis(COPIES, shares.copies, _say_copies("copies"), remedy, events=rows)
+
+
+def _say_copies(copies: str) -> Says:
+    return lambda share: f"{copies} take {format_percent(share)} of the time while no kernel computes"
 
 
 def _describe_classes(evidence: Evidence, products_first: bool | None = None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,11 +16,18 @@ from torchprof_tui.analysis.patterns.engine.practices import Vendor, fit_remedy
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.rules.warmup import estimate_frame_cost, find_warming_steps
 from torchprof_tui.analysis.patterns.verdict.cpu_only import build_cpu_time_tree, diagnose_cpu
-from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, find_pattern
+from torchprof_tui.analysis.patterns.verdict.diagnosis import (
+    SAY_NOTHING,
+    Diagnosis,
+    Evidence,
+    Says,
+    always,
+    find_pattern,
+)
 from torchprof_tui.analysis.patterns.verdict.gpu_work import diagnose_gpu_work
 from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, EXPOSED, TimeTree
-from torchprof_tui.analysis.patterns.verdict.waiting import diagnose_waiting, measure_turn_taking
+from torchprof_tui.analysis.patterns.verdict.waiting import diagnose_waiting, measure_turn_taking, say_cold
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.core.time_format import format_duration
@@ -39,6 +45,29 @@ class Regime(TextEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class RecordingFault:
+    """Why a recording does not represent the program.
+
+    `say`: builds it from the share of the time that is lost, "" for nothing worth a word; `share`: as measured.
+    `pattern`: the id of the pattern of the lost time, "" for none.
+    """
+
+    say: Says = SAY_NOTHING
+    share: float = 0.0
+    pattern: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """What a verdict's texts are built from: the largest cost, the recording's fault, and what stands around them."""
+
+    diagnosis: Diagnosis
+    fault: RecordingFault = RecordingFault()
+    before: str = ""
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The answer that is read first.
 
@@ -49,7 +78,8 @@ class Verdict:
     None where nothing is known. `cause`: the part of it that `first` is about.
     `remedy`: the part of `first` that says what to do, "" for nothing. `pattern`: the fired pattern that `first` is
     about, `fault_pattern` the one that says why the recording is not representative: ids, "" for none. `share`: of the
-    devices' time, 0..1; `told`: the one that `what` says; `events`: the rows that prove it.
+    devices' time, 0..1; `events`: the rows that prove it. `wording`: what the texts are built from, None if they say no
+    cost.
     """
 
     regime: Regime
@@ -67,8 +97,8 @@ class Verdict:
     pattern: str = ""
     fault_pattern: str = ""
     share: float = 0.0
-    told: float = 0.0
     events: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    wording: Wording | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_problem(self) -> bool:
@@ -109,21 +139,13 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
     diagnosis = _choose_diagnosis(evidence, regime)
     fitted = fit_remedy(view.tables.practices, Remedy(diagnosis.remedy)).action if diagnosis.remedy else ""
     diagnosis = replace(diagnosis, remedy=fitted)
-    fault, fault_pattern = find_recording_fault(evidence)
-    first = diagnosis.sentence if not fault or diagnosis.is_recording_fault else f"{fault}; {diagnosis.sentence}"
+    fault, after = find_recording_fault(evidence), ""
     if data_loss:
-        first = f"{first} ({reasons.PARTIAL_INPUT_NOTE}: {data_loss.summary})"
+        after = f" ({reasons.PARTIAL_INPUT_NOTE}: {data_loss.summary})"
     finder, pause = view.tables.line_finder, diagnosis.pause
     line = finder.find_gap_line(*pause.longest) if pause else finder.find_common_line(diagnosis.events)
-    found = Verdict(regime, shares.busy, first, line=line, recording_fault=fault, tree=tree, busy_base=base)
-    return replace(
-        _name_largest(found, diagnosis, findings),
-        fault_pattern=fault_pattern,
-        late_rank=diagnosis.late_rank,
-        share=diagnosis.share,
-        told=diagnosis.share if diagnosis.told is None else diagnosis.told,
-        events=diagnosis.events,
-    )
+    found = Verdict(regime, shares.busy, "", line=line, tree=tree, busy_base=base)
+    return _name_largest(found, Wording(diagnosis, fault, after=after), findings)
 
 
 def tell_costs(verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
@@ -131,18 +153,23 @@ def tell_costs(verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
 
     Where others explain most of it the wait stays what was measured.
     """
+    if verdict.wording is None:
+        return verdict
     costs = {found.id: found.share for found in findings if found.is_significant}
-    share, fault = costs.get(verdict.pattern or verdict.cause, verdict.told), verdict.recording_fault
-    told, cost = format_percent(verdict.told), format_percent(share)
-    what, why = verdict.what, verdict.why
-    if cost != told and 2 * share > verdict.told:
-        what = re.sub(rf"(\b(?:takes?|waits|it idle|for) |\(){re.escape(told)}", rf"\g<1>{cost}", what, count=1)
-        why = why.replace(f"of these {told}: ", f"idle {told} in all: " if share < verdict.told else "idle: ", 1)
-    if verdict.fault_pattern in costs:
-        cold = format_percent(costs[verdict.fault_pattern])
-        fault = re.sub(r"(?<=cold calls take )[<\d.]+ %", cold, fault)
-    first = verdict.first.replace(verdict.what, what, 1) if what else verdict.first
-    first = first.replace(verdict.recording_fault, fault, 1) if fault else first
+    measured = verdict.wording.diagnosis.measured
+    cost = costs.get(verdict.pattern or verdict.cause, measured)
+    lost = costs.get(verdict.fault_pattern, verdict.wording.fault.share)
+    return _word(verdict, verdict.wording, cost if 2 * cost > measured else measured, lost)
+
+
+def _word(verdict: Verdict, wording: Wording, share: float, lost: float) -> Verdict:
+    """Build the texts of a verdict. `share`: what its cause costs; `lost`: what is lost by the recording's fault."""
+    diagnosis, fault = wording.diagnosis, wording.fault.say(lost)
+    what, why = diagnosis.say(share), diagnosis.say_why(share)
+    sentence = f"{what}: {diagnosis.remedy}" if diagnosis.remedy else what
+    if fault and not diagnosis.is_recording_fault:
+        sentence = f"{fault}; {sentence}"
+    first = f"{wording.before}{sentence}{wording.after}"
     return replace(verdict, first=first, what=what, why=why, recording_fault=fault)
 
 
@@ -163,11 +190,21 @@ def measure_regime(view: ScopeView) -> ScopeRegime:
     return ScopeRegime(regime, shares.busy)
 
 
-def _name_largest(verdict: Verdict, diagnosis: Diagnosis, findings: Sequence[Finding]) -> Verdict:
+def _name_largest(verdict: Verdict, wording: Wording, findings: Sequence[Finding]) -> Verdict:
     """Add to a verdict what costs most, why, and the pattern that is about it."""
-    pattern = find_pattern(diagnosis, findings)
-    what, cause, remedy = diagnosis.what, diagnosis.cause, diagnosis.remedy
-    return replace(verdict, why=diagnosis.why, what=what, cause=cause, remedy=remedy, pattern=pattern)
+    diagnosis, fault = wording.diagnosis, wording.fault
+    named = replace(
+        verdict,
+        cause=diagnosis.cause,
+        remedy=diagnosis.remedy,
+        pattern=find_pattern(diagnosis, findings),
+        fault_pattern=fault.pattern,
+        late_rank=diagnosis.late_rank,
+        share=diagnosis.share,
+        events=diagnosis.events,
+        wording=wording,
+    )
+    return _word(named, wording, diagnosis.measured, fault.share)
 
 
 def _describe_unknown(view: ScopeView) -> str:
@@ -220,8 +257,8 @@ def _decide_without_gpu(view: ScopeView, missing_reason: str, findings: Sequence
     # Runtime calls without GPU work: the program uses a GPU, and the recording lacks it.
     is_cpu_only = not view.tables.is_slice and not len(view.tables.calls)
     prefix = "CPU-only trace:" if is_cpu_only else f"{_describe_lost_work(view) or missing_reason};"
-    found = Verdict(Regime.CPU_ONLY, None, f"{prefix} {diagnosis.sentence}", line=line, tree=tree)
-    return _name_largest(found, diagnosis, findings)
+    found = Verdict(Regime.CPU_ONLY, None, "", line=line, tree=tree)
+    return _name_largest(found, Wording(diagnosis, before=f"{prefix} "), findings)
 
 
 def _describe_lost_work(view: ScopeView) -> str:
@@ -246,14 +283,15 @@ def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
     if waiting is None or regime is Regime.COMPUTE:
         return work
     if regime is Regime.MIXED and (lead_in := describe_first_step_lead_in(evidence)):
-        return replace(work, what=f"{lead_in}; {work.what}")
+        return replace(work, say=lambda share: f"{lead_in}; {work.say(share)}")
     if regime in (Regime.INPUT, Regime.COMMUNICATION, Regime.OVERHEAD, Regime.UNKNOWN):
         return waiting
     candidates = [work, waiting, *([evidence.main_problem] if evidence.main_problem else [])]
     largest = max(candidates, key=lambda candidate: candidate.own_share)
     is_idle = waiting.cause != EXPOSED  # collectives are work of the GPU
     if largest is waiting and is_idle and evidence.shares.busy >= thresholds.GPU_BUSY_MOSTLY.value:
-        return replace(waiting, what=f"{work.what}; {waiting.what}")  # most of the time is the GPU's own work
+        # Most of the time is the GPU's own work.
+        return replace(waiting, say=lambda share: f"{work.what}; {waiting.say(share)}")
     return largest
 
 
@@ -320,22 +358,19 @@ def describe_first_step_lead_in(evidence: Evidence) -> str:
     )
 
 
-def find_recording_fault(evidence: Evidence) -> tuple[str, str]:
-    """Say why the numbers of this scope are not those of the program: (why, the id of the pattern of lost time).
-
-    Each is "" where there is none.
-    """
+def find_recording_fault(evidence: Evidence) -> RecordingFault:
+    """Find why the numbers of this scope are not those of the program."""
     cold = evidence.idle(IdleCause.COLD_CALL) - evidence.op_compilation  # which later steps do as well
     if cold >= thresholds.COLD_SHARE.value:
-        return f"not warmed up: cold calls take {format_percent(cold)} of the time; record later steps", "cold-call"
+        return RecordingFault(lambda share: f"{say_cold(share)}; record later steps", cold, "cold-call")
     if "not-warmed-up" in evidence.fired:
         warming = evidence.view.tables.compute_once(find_warming_steps)
         if not warming.count:
-            return "not warmed up: record later steps", "not-warmed-up"
+            return RecordingFault(always("not warmed up: record later steps"), pattern="not-warmed-up")
         first, last = (format_duration(warming.durations[index]) for index in (0, warming.count - 1))
-        return f"not warmed up ({first}, then {last} a step)", "not-warmed-up"
+        return RecordingFault(always(f"not warmed up ({first}, then {last} a step)"), pattern="not-warmed-up")
     why, pattern = "", "first-step-wide" if describe_first_step_lead_in(evidence) else ""
     if "profiler-inflation" in evidence.fired and evidence.shares.busy < thresholds.GPU_BUSY_MOSTLY.value:
         share = min(estimate_frame_cost(evidence.view)[1] / evidence.view.scope.length, 1.0)
         why = f"Python stacks cost up to {format_percent(share)} of the time; record without them to measure"
-    return why, pattern
+    return RecordingFault(always(why), pattern=pattern)

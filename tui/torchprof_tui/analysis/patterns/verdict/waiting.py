@@ -16,7 +16,7 @@ from torchprof_tui.analysis.patterns.rules.host_code import measure_cpu_work
 from torchprof_tui.analysis.patterns.rules.multi_gpu import exposed_waiting_time, find_late_rank
 from torchprof_tui.analysis.patterns.rules.optimizer import measure_optimizer_share
 from torchprof_tui.analysis.patterns.rules.serving import GenerationSteps, find_generation_steps
-from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
+from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, Says, always, diagnose_finding
 from torchprof_tui.analysis.patterns.verdict.tree_model import EXPOSED
 from torchprof_tui.analysis.serving.serving_steps import KINDS, StepKind
 from torchprof_tui.analysis.time.intervals import union, unite
@@ -82,36 +82,52 @@ def diagnose_launching(evidence: Evidence) -> Diagnosis | None:
     view = evidence.view
     if waits := find_waiting_kind(view):
         kind, rows, text = waits
-        what = f"the GPU waits {format_percent(told)} of the time for the CPU, mostly in {kind.value}"
+        say = _say_waits(f"for the CPU, mostly in {kind.value}")
         remedy = f"capture the {kind.value} steps as well: the others are graphs already"
         if kind is StepKind.PREFILL:
             remedy = "the decode steps are graphs already: compile the prefill, or read more tokens at once"
-        return Diagnosis(IdleCause.DISPATCH.id, share, what, remedy, text, rows, explained=others, told=told)
+        why = always(text)
+        return Diagnosis(IdleCause.DISPATCH.id, share, say, remedy, why, rows, explained=others, told=told)
     kernels = int((view.work.kind == Kind.KERNEL).sum())
     steps = len(view.steps)
     per_step = kernels / steps if steps else kernels
     count = format_count(round(per_step), "kernel") + (" a step" if steps else "")
     median = format_duration(find_median(view.work.events.duration)) if len(view.work) else ""
     median = f" (median {median})" if kernels > 1 and median else f" ({median})" if median else ""
-    what = f"the GPU waits {format_percent(told)} of the time for the CPU to dispatch and launch {count}{median}"
+    say = _say_waits(f"for the CPU to dispatch and launch {count}{median}")
     launches = sorted_unique(view.work.launch[view.work.launch >= 0]).astype(np.int64)
-    why = describe_replay_costs(view) if evidence.practices.uses_cuda_graphs else _describe_launching(evidence, told)
-    remedy = choose_launch_remedy(evidence, per_step)
-    return Diagnosis(IdleCause.DISPATCH.id, share, what, remedy, why, launches, explained=others, told=told)
+    is_replayed, remedy = evidence.practices.uses_cuda_graphs, choose_launch_remedy(evidence, per_step)
+    why = always(describe_replay_costs(view)) if is_replayed else _describe_launching(evidence, told)
+    return Diagnosis(IdleCause.DISPATCH.id, share, say, remedy, why, launches, explained=others, told=told)
 
 
-def _describe_launching(evidence: Evidence, share: float) -> str:
-    """Describe which causes of the time tree a share of waiting consists of, and what explains most of it."""
+def _say_waits(what_for: str) -> Says:
+    return lambda share: f"the GPU waits {format_percent(share)} of the time {what_for}"
+
+
+def _describe_launching(evidence: Evidence, measured: float) -> Says:
+    """Describe which causes of the time tree a share of waiting consists of, and what explains most of it.
+
+    Where less or more than the `measured` share is said to be waiting, the causes are those of the idle time.
+    """
     shares = {cause: evidence.idle(cause) for cause in LAUNCHING}
     listed = sorted(
         (cause for cause in LAUNCHING if shares[cause] >= _MIN_LISTED_SHARE), key=lambda each: -shares[each]
     )
     parts = ", ".join(f"{cause.label} {format_percent(shares[cause])}" for cause in listed)
-    text = f"of these {format_percent(share)}: {parts}" if len(listed) > 1 else ""
     largest, part = evidence.find_largest(*(cause.id for cause in LAUNCHING))
+    if len(listed) <= 1:
+        return always("")
     if part >= thresholds.PROBLEM_MIN_SHARE.value:
-        text = f"{text}; {largest}: {evidence.fired[largest].answer.seen}" if text else ""
-    return text
+        parts += f"; {largest}: {evidence.fired[largest].answer.seen}"
+    total = format_percent(measured)
+
+    def say(share: float) -> str:
+        if format_percent(share) == total:
+            return f"of these {total}: {parts}"
+        return f"idle {total} in all: {parts}" if share < measured else f"idle: {parts}"
+
+    return say
 
 
 def choose_launch_remedy(evidence: Evidence, kernels_per_step: float) -> str:
@@ -193,10 +209,8 @@ def _diagnose_input(evidence: Evidence) -> Diagnosis | None:
     has_loader = len(evidence.view.gap_finder.loader_calls) > 0
     source = "for the data loader" if has_loader else "at the start of steps, where no op runs"
     remedy = finding.remedy.action if finding else "load in worker processes, ahead of the step, into pinned memory"
-    why = finding.answer.seen if finding else ""
-    return Diagnosis(
-        IdleCause.INPUT.id, share, f"the GPU waits {format_percent(share)} of the time {source}", remedy, why, waits.row
-    )
+    why = always(finding.answer.seen if finding else "")
+    return Diagnosis(IdleCause.INPUT.id, share, _say_waits(source), remedy, why, waits.row)
 
 
 def _diagnose_communication(evidence: Evidence) -> Diagnosis | None:
@@ -211,7 +225,7 @@ def _diagnose_communication(evidence: Evidence) -> Diagnosis | None:
     longest = max(card.rows, key=lambda row: row.time, default=None)
     is_one_kind = longest is not None and 2 * longest.time >= sum(row.time for row in card.rows)
     collectives = longest.operation.value if longest is not None and is_one_kind else "communication"
-    what = f"{collectives} takes {format_percent(share)} of the time while no kernel computes"
+    compared, add = always(card.describe()), ""
     late_rank, late_text = find_late_rank(view)
     if late_text and is_waiting:
         return replace(_diagnose_late_rank(evidence, late_rank, late_text), share=share, events=events)
@@ -219,16 +233,22 @@ def _diagnose_communication(evidence: Evidence) -> Diagnosis | None:
     if reduces and (view.tables.rank_context is None or not is_waiting):
         sections = view.compute_once(communication.find_reduce_sections).values()
         section = max(share, sum(part.total for part in sections) / evidence.device_time)
-        what = f"{reduces}, take {format_percent(section)} of the time with nothing computed beside, gaps included"
-        return Diagnosis(EXPOSED, section, what, communication.BUCKET_REMEDY.action, card.describe(), events)
-    if is_waiting:
-        what += f", {format_percent(min(waiting_time / max(card.exposed, 1), 1.0))} of it in a wait for a late rank"
-        return Diagnosis(EXPOSED, share, what, "open the traces of all ranks together", card.describe(), events)
-    if view.tables.rank_context is None and (rate := communication.find_slow_rate(card)):
-        what += f", at {rate:.2g} GB/s (a late rank, or a slow network)"
-        return Diagnosis(EXPOSED, share, what, "open the traces of all ranks together", card.describe(), events)
+
+        def say_section(part: float) -> str:
+            return f"{reduces}, take {format_percent(part)} of the time with nothing computed beside, gaps included"
+
+        return Diagnosis(EXPOSED, section, say_section, communication.BUCKET_REMEDY.action, compared, events)
     remedy = finding.remedy.action if finding else "overlap them with compute"
-    return Diagnosis(EXPOSED, share, what, remedy, card.describe(), events)
+    if is_waiting:
+        add = f", {format_percent(min(waiting_time / max(card.exposed, 1), 1.0))} of it in a wait for a late rank"
+    elif view.tables.rank_context is None and (rate := communication.find_slow_rate(card)):
+        add = f", at {rate:.2g} GB/s (a late rank, or a slow network)"
+    remedy = "open the traces of all ranks together" if add else remedy
+
+    def say(part: float) -> str:
+        return f"{collectives} takes {format_percent(part)} of the time while no kernel computes{add}"
+
+    return Diagnosis(EXPOSED, share, say, remedy, compared, events)
 
 
 def _diagnose_late_rank(evidence: Evidence, late_rank: int | None, text: str) -> Diagnosis:
@@ -254,7 +274,9 @@ def _diagnose_late_rank(evidence: Evidence, late_rank: int | None, text: str) ->
         is_this = other.rank_index == rank_context.rank_index
         label = "this rank" if is_this else arrivals.ranks.all[other.rank_index].label
         remedy += f"; {label} {other.text}"
-    return Diagnosis(EXPOSED, 0.0, text, remedy, why, late_rank=None if is_slow or own is not None else late_rank)
+    return Diagnosis(
+        EXPOSED, 0.0, always(text), remedy, always(why), late_rank=None if is_slow or own is not None else late_rank
+    )
 
 
 def _diagnose_cold_calls(evidence: Evidence) -> Diagnosis | None:
@@ -266,14 +288,22 @@ def _diagnose_cold_calls(evidence: Evidence) -> Diagnosis | None:
         return diagnose_finding(evidence.fired["op-compilation"], IdleCause.COLD_CALL.id, compiling)
     view, share = evidence.view, share - compiling
     calls = view.select_in_scope(view.gap_finder.cold_calls)
-    what = f"not warmed up: cold calls take {format_percent(share)} of the time"
+    longest_call = ""
     if len(calls):
         row = int(calls.row[view.time_in_scope(calls).argmax()])
         longest, in_ops = int(view.trace.duration[row]), view.clip(view.gap_finder.cold_ops).total
-        what += f" ({view.tables.name(row)} takes {format_duration(longest)}"
-        what += f", ops {format_duration(in_ops)} the first time that they run)" if in_ops > longest else ")"
+        longest_call = f" ({view.tables.name(row)} takes {format_duration(longest)}"
+        longest_call += f", ops {format_duration(in_ops)} the first time that they run)" if in_ops > longest else ")"
     remedy = "run some steps before you record; such calls happen once"
-    return Diagnosis(IdleCause.COLD_CALL.id, share, what, remedy, "", calls.row, is_recording_fault=True)
+
+    def say(part: float) -> str:
+        return f"{say_cold(part)}{longest_call}"
+
+    return Diagnosis(IdleCause.COLD_CALL.id, share, say, remedy, events=calls.row, is_recording_fault=True)
+
+
+def say_cold(share: float) -> str:
+    return f"not warmed up: cold calls take {format_percent(share)} of the time"
 
 
 def _diagnose_cpu_work(evidence: Evidence) -> Diagnosis | None:
@@ -281,10 +311,10 @@ def _diagnose_cpu_work(evidence: Evidence) -> Diagnosis | None:
     if finding is None or not share:
         return None
     work = evidence.view.compute_once(measure_cpu_work)
-    what = f"the GPU waits {format_percent(share)} of the time for ops that compute on the CPU ({work.text})"
-    what += ", before its first kernel" if work.is_setup else ""
-    remedy, events, is_setup = finding.remedy.action, finding.answer.events, work.is_setup
-    return Diagnosis(IdleCause.CPU_COMPUTE.id, share, what, remedy, "", events, is_recording_fault=is_setup)
+    before = ", before its first kernel" if work.is_setup else ""
+    say, remedy = _say_waits(f"for ops that compute on the CPU ({work.text}){before}"), finding.remedy.action
+    is_fault, events = work.is_setup, finding.answer.events
+    return Diagnosis(IdleCause.CPU_COMPUTE.id, share, say, remedy, events=events, is_recording_fault=is_fault)
 
 
 def _diagnose_sync(evidence: Evidence) -> Diagnosis | None:
@@ -294,8 +324,11 @@ def _diagnose_sync(evidence: Evidence) -> Diagnosis | None:
         if not share:
             return None
         calls = evidence.view.select_in_scope(evidence.view.gap_finder.sync_calls)
-        what = f"calls that wait for the GPU leave it idle {format_percent(share)} of the time"
-        return Diagnosis(IdleCause.SYNC.id, share, what, "keep values on the GPU", "", calls.row)
+
+        def say(part: float) -> str:
+            return f"calls that wait for the GPU leave it idle {format_percent(part)} of the time"
+
+        return Diagnosis(IdleCause.SYNC.id, share, say, "keep values on the GPU", events=calls.row)
     after_tokens = evidence.fired.get("token-sync")
     if after_tokens is not None and 2 * after_tokens.answer.at_stake >= finding.answer.at_stake:
         finding = after_tokens  # says when it waits, and what for
@@ -327,8 +360,8 @@ def _diagnose_pause(evidence: Evidence) -> Diagnosis | None:
         often += f", in one step of {steps}"
         stacks = "" if line is not None else ", with stacks (with_stack=True)"
         remedy = f"record more steps{stacks}: a checkpoint, an evaluation or the garbage collector comes now and then"
-    what = f"the GPU waits {format_percent(share)} of the time for host code {place} ({often})"
-    return Diagnosis(IdleCause.HOST.id, share, what, remedy, "", pause.events, pause)
+    say = _say_waits(f"for host code {place} ({often})")
+    return Diagnosis(IdleCause.HOST.id, share, say, remedy, events=pause.events, pause=pause)
 
 
 def _diagnose_queue(evidence: Evidence) -> Diagnosis | None:
@@ -338,9 +371,8 @@ def _diagnose_queue(evidence: Evidence) -> Diagnosis | None:
     events = view.gaps.next_event[is_long]
     events = events[events >= 0]
     if turns := measure_turn_taking(view):
-        what = f"the GPUs take turns: each waits {format_percent(turns)} of the time while another one computes"
         remedy = "split the batch into micro-batches (a pipeline), or keep the model on one GPU"
-        return Diagnosis(IdleCause.QUEUED.id, turns, what, remedy, "", events)
+        return Diagnosis(IdleCause.QUEUED.id, turns, _say_turns, remedy, events=events)
     time = int(view.gaps.time[is_long, IdleCause.QUEUED].sum())
     if not time:
         return None
@@ -352,9 +384,16 @@ def _diagnose_queue(evidence: Evidence) -> Diagnosis | None:
         durations = view.time_in_scope(waits)
         call = view.tables.name(int(waits.row[durations.argmax()]))
         held = f"; at that time the CPU is in {call} for {format_duration(int(durations.max()))}"
-    what = (
-        f"for {format_percent(share)} of the time the next work is launched but does not start{held}; the reason "
-        "was not recorded"
-    )
     remedy = "record a longer window, with the work before it, and look for waits between streams"
-    return Diagnosis(IdleCause.QUEUED.id, share, what, remedy, "", events)
+
+    def say(part: float) -> str:
+        return (
+            f"for {format_percent(part)} of the time the next work is launched but does not start{held}; the reason "
+            "was not recorded"
+        )
+
+    return Diagnosis(IdleCause.QUEUED.id, share, say, remedy, events=events)
+
+
+def _say_turns(share: float) -> str:
+    return f"the GPUs take turns: each waits {format_percent(share)} of the time while another one computes"
