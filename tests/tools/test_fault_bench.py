@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from tests.helpers.paths import ROOT
 from tools.fault_bench import recording
 from tools.fault_bench.__main__ import main, parse_arguments
 from tools.fault_bench.judgement import Answer, Judged, compute_rates, format_report, measure_saving
-from tools.fault_bench.kinds import BUILDING, HALVES, HELD_OUT, KINDS, MODELS, TEST_MODEL
+from tools.fault_bench.kinds import BUILDING, HALVES, HELD_OUT, KINDS, MODELS, TEST_MODEL, THIRD_KINDS
 
 FAULTS = ROOT / "tools/fault_bench/faults"
 
@@ -48,9 +49,16 @@ def test_a_kind_is_described(name: str) -> None:
 def test_the_halves_are_disjoint_and_have_an_adapter_each() -> None:
     assert not set(BUILDING) & set(HELD_OUT)
     assert {model for half in HALVES.values() for model in half} == set(MODELS)
-    assert len(MODELS) == 8
+    assert len(MODELS) == 11
     builders = public_functions(ROOT / "tools/fault_bench/models.py")
     assert builders == {f"build_{model}" for model in (*MODELS, TEST_MODEL)}
+
+
+def test_the_kinds_of_the_third_half_are_the_new_ones_and_a_seeded_draw() -> None:
+    new = THIRD_KINDS[:8]
+    others = [kind for kind in KINDS if kind not in new]
+    assert len(others) == 49
+    assert (*new, *random.Random(20261128).sample(others, 16)) == THIRD_KINDS
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,11 @@ BUILDING = ("convnext", "gpt_neox", "whisper", "r2plus1d", "gatv2")
 HELD_OUT = ("swin_v2", "t5", "edge_conv")
 """Models whose traces are judged once the rules are done."""
 
-HALVES = {"building": BUILDING, "held-out": HELD_OUT}
-MODELS = (*BUILDING, *HELD_OUT)
+THIRD = ("fcos", "mixtral", "dcn_v2")
+"""Models chosen after the rules were written, with THIRD_KINDS, to be judged once."""
+
+HALVES = {"building": BUILDING, "held-out": HELD_OUT, "third": THIRD}
+MODELS = (*BUILDING, *HELD_OUT, *THIRD)
 TEST_MODEL = "plain"
 
 SYNC = r"(?<!a)sync|\bitem\b|_local_scalar_dense|is_nonzero"
@@ -94,6 +97,15 @@ KINDS: dict[str, Kind] = {
         r"float32|fp32|bf16|bfloat16|fp16|half.precision|lower precision|"
         r"(do not|avoid|without).{0,20}(float64|double|fp64)",
     ),
+    "float64_promoted": Kind(
+        "numbers",
+        "number type",
+        "a float64 table promotes the elementwise operations on the features to float64",
+        "store the table as float32",
+        r"fp64|float64|\bdouble\b|double.precision|\bf64",
+        r"float32|fp32|bf16|bfloat16|fp16|half.precision|lower precision|\.float\(|"
+        r"(do not|avoid|without).{0,20}(float64|double|fp64)",
+    ),
     "fp32_island": Kind(
         "numbers",
         "number type",
@@ -125,6 +137,7 @@ KINDS: dict[str, Kind] = {
         rf"{TO_GPU}|upload|constant|transfer.{{0,40}}(host|cpu|gpu)",
         r"\bonce\b|buffer|(keep|make|creat|build|hold|stor|allocat).{0,40} on the (gpu|device)|device=|\bcache|"
         r"outside|\bpin|before the loop|reuse",
+        skipped={"dcn_v2": "a table of 26 rows costs nothing to copy"},
     ),
     "masks_remade": Kind(
         "numbers",
@@ -135,6 +148,16 @@ KINDS: dict[str, Kind] = {
         r"aten::(fill|full)|\bfill(ed|functor| kernel)|again and again",
         r"\bonce\b|\bcache|buffer|reuse|precompute|keep (it|them|one|the (mask|constant|tensor|result))|outside|"
         r"hoist|is_causal",
+    ),
+    "positions_remade": Kind(
+        "numbers",
+        "constants",
+        "a table of sinusoidal positions is computed again at each use",
+        "compute it once",
+        r"positional|sinusoid|\bsine?\b|\bcos(ine)?\b|position (encoding|embedding|table)|constant|arange|"
+        r"(made|built|created|computed) again|recomput|same (tensor|values|table)|again and again",
+        r"\bonce\b|\bcache|buffer|reuse|precompute|keep (it|them|one|the (table|constant|tensor|result))|outside|"
+        r"hoist",
     ),
     "tensor_from_list": Kind(
         "numbers",
@@ -192,6 +215,17 @@ KINDS: dict[str, Kind] = {
         r"\bonce\b|all (at once|together)|(one|single) (check|test|sync|read)|rarely|every n|foreach|"
         r"keep.{0,40}(gpu|device)|(fewer|remove|avoid|drop|without|delete).{0,40}(sync|item|check|read|wait|nan)|"
         r"batch (the|them) ",
+        size="light",
+    ),
+    "validated_distributions": Kind(
+        "debugging",
+        "debug mode",
+        "distributions check their arguments, and read each answer on the CPU",
+        "pass validate_args=False",
+        rf"validat|distribution|{SYNC}|{WAITS}",
+        r"validate_args|(turn|switch).{0,40}\boff\b|"
+        r"(fewer|remove|avoid|drop|without|delete|disabl).{0,40}(sync|item|check|read|wait|validat)|"
+        r"keep.{0,40}(gpu|device)|(one|single) (check|test|sync|read)|all (at once|together)",
         size="light",
     ),
     "sync_timers": Kind(
@@ -278,6 +312,16 @@ KINDS: dict[str, Kind] = {
         r"(another|other|separate|own|sub).?process|multiprocessing|"
         r"(stop|end|remov|mov|fewer|without|find|limit|paus).{0,40}threads?\b|releas.{0,20}\bgil\b|free-threaded|"
         r"py-spy",
+        size="light",
+    ),
+    "subprocess_each_step": Kind(
+        "debugging",
+        "Python between steps",
+        "a program is started in each step, and waited for",
+        "do it rarely, or in a thread of its own",
+        rf"{BETWEEN}|sub.?process|\bfork|child process|(another|external|other) program|shell command",
+        rf"{RARELY}|{ELSEWHERE}|\bnvml|pynvml|psutil|asynchron|shorten|without waiting|"
+        rf"mov(e|ing) (it|them|this|that|the|work|out|off)|{LOCATE}",
         size="light",
     ),
     "checkpoint_each_step": Kind(
@@ -386,6 +430,17 @@ KINDS: dict[str, Kind] = {
         r"cumsum|associative_scan|\bscan\b|library|vectori[sz]|one (call|kernel)|compile|cuda.?graph",
         size="light",
     ),
+    "one_hot_lookup": Kind(
+        "library",
+        "written-out algorithm",
+        "rows of a table are looked up by a matmul with one-hot vectors",
+        "call embedding, or index the table",
+        r"one.hot|look.?up|embedding.{0,60}(matmul|gemm|product)|"
+        r"(matmul|gemm|product|matri).{0,60}(embedding|\bzeros\b|mostly zero|selects? (the )?rows)",
+        r"\bembedding\(|f\.embedding|nn\.embedding|(call|use|by|with|through) (an? |the )?embedding|index_select|"
+        r"\bgather\b|\bindex(ing)? (the|it|into|by|with|directly)|"
+        r"(without|instead of|no|avoid|not).{0,30}(matmul|gemm|one.hot|matrix)",
+    ),
     "written_distances": Kind(
         "library",
         "written-out algorithm",
@@ -433,6 +488,16 @@ KINDS: dict[str, Kind] = {
         rf"(gradients?|backward|autograd|\bgrad\b).{{0,80}}{UNREAD}|"
         rf"{UNREAD}.{{0,80}}(gradient|backward|autograd|\bgrad\b)|frozen|\bfreez|requires_grad|"
         r"optimi[sz]er (has|gets|holds|sees|updates) .{0,20}(only|few|not all)",
+        r"requires_grad|no_grad|\bfreez|detach|inference_mode",
+    ),
+    "teacher_gradients": Kind(
+        "memory",
+        "needless gradients",
+        "the backward pass runs through a second model, whose gradients nothing reads",
+        "run the second model in no_grad",
+        rf"(gradients?|backward|autograd|\bgrad\b).{{0,80}}{UNREAD}|"
+        rf"{UNREAD}.{{0,80}}(gradient|backward|autograd|\bgrad\b)|teacher|frozen|\bfreez|requires_grad|no_grad|"
+        r"optimi[sz]er (has|gets|holds|sees|updates) .{0,20}(only|few|not all|half)",
         r"requires_grad|no_grad|\bfreez|detach|inference_mode",
     ),
     "two_backwards": Kind(
@@ -526,6 +591,18 @@ KINDS: dict[str, Kind] = {
         r"at once|vmap|einsum|merge",
         size="light",
     ),
+    "attention_per_head": Kind(
+        "batching",
+        "one at a time",
+        "attention is called for one head after the other",
+        "call it once for all heads",
+        rf"\b(each|per|every|one|single|separate) heads?\b|head by head|{LOOP}|"
+        rf"{MANY}\D{{0,40}}(attention|sdpa|fmha)|(attention|sdpa|fmha).{{0,40}}({NUMBER} times|one (by|after))|"
+        r"(un|not |could be |instead of )batched",
+        r"all (the )?heads|heads? (in|as) (one|a dimension)|(one|single) (call|kernel|attention|batch)|together|"
+        r"at once|\bstack\b|batched|batch (the|them)|\bonce\b|vmap|merge",
+        size="light",
+    ),
     "augmentation_per_item": Kind(
         "batching",
         "one at a time",
@@ -545,6 +622,18 @@ KINDS: dict[str, Kind] = {
         r"bincount|\bonce\b|vectori[sz]|(keep|accumulat).{0,40}(gpu|device)|collect|together|"
         r"(one|single) (read|copy|sync|call)|(fewer|without|avoid|remov|drop).{0,40}(sync|item|read|wait)|"
         r"batch (the|them)",
+        size="light",
+    ),
+    "class_means_by_mask": Kind(
+        "batching",
+        "one at a time",
+        "rows are selected class by class with a boolean mask, whose size the CPU waits for",
+        "add all rows by their class with index_add_",
+        rf"nonzero|boolean|\bmask(s|ed|ing)?\b|class by class|{SYNC}|{WAITS}|{LOOP}|"
+        r"(size|shape|number of (rows|elements)).{0,40}(depends|known|read|unknown)",
+        r"index_add|scatter|segment|one.hot|bincount|vectori[sz]|torch\.where|\bwhere\(|at once|together|\bonce\b|"
+        r"(fixed|static) (size|shape)|(multiply|weight)\w* (by|with) (the |a )?mask|"
+        r"(fewer|remove|avoid|drop|without|instead of).{0,40}(nonzero|mask|sync|wait|boolean)",
         size="light",
     ),
     "few_blocks": Kind(
@@ -611,3 +700,15 @@ KINDS: dict[str, Kind] = {
     ),
 }
 """By name, in the order in which they are recorded."""
+
+_NEW_KINDS = (
+    *("float64_promoted", "positions_remade", "validated_distributions", "subprocess_each_step"),
+    *("one_hot_lookup", "teacher_gradients", "attention_per_head", "class_means_by_mask"),
+)
+THIRD_KINDS = (
+    *_NEW_KINDS,
+    *("growing_cat", "small_copies", "odd_width", "results_copied_back", "float64_head", "small_matmuls"),
+    *("written_average", "written_clipping", "written_layer_norm", "needless_checkpointing", "constants_copied"),
+    *("graph_breaks", "written_cross_entropy", "strided_reads", "gradients_in_evaluation", "gradient_histograms"),
+)
+"""Kinds of the third half: eight written for it, and 16 of the other 49, drawn by random.Random(20261128).sample."""

@@ -270,6 +270,106 @@ def build_edge_conv(size: Size) -> Task:
     return GraphTask(layers, torch.randn(batch, nodes, width), edges=edges)
 
 
+class DetectionTask(Task):
+    """Images, seen at five scales; the features of both towers of the detection head, for all scales in one."""
+
+    def features(self, inputs: Tensor) -> Tensor:
+        levels = self.model.get_submodule("backbone")(inputs).values()
+        towers = [self.model.get_submodule(name) for name in ("classes", "boxes")]
+        return torch.cat([torch.cat([t(level) for t in towers], 1).flatten(2) for level in levels], 2).transpose(1, 2)
+
+
+def build_fcos(size: Size) -> Task:
+    """Build FCOS of torchvision: a feature pyramid on a ResNet of 18 layers, and two towers of two convolutions."""
+    from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
+    from torchvision.models.detection.fcos import FCOSHead
+    from torchvision.ops.feature_pyramid_network import LastLevelP6P7
+
+    backbone = resnet_fpn_backbone(
+        backbone_name="resnet18",
+        weights=None,
+        norm_layer=nn.BatchNorm2d,
+        trainable_layers=5,
+        returned_layers=[2, 3, 4],
+        extra_blocks=LastLevelP6P7(256, 256),
+    )
+    head = FCOSHead(256, 1, 1, num_convs=2)
+    parts = {"backbone": backbone, "classes": head.classification_head.conv, "boxes": head.regression_head.conv}
+    pixels = size.choose(320, 64, 64)
+    return DetectionTask(nn.ModuleDict(parts), torch.randn(size.choose(32, 2, 2), 3, pixels, pixels))
+
+
+class ToHalf(nn.Module):
+    """Cast a weight to bf16 where it is used, as autocast does for products it knows."""
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return weight.to(torch.bfloat16)
+
+
+def build_mixtral(size: Size) -> Task:
+    """Build a Mixtral of transformers: 3 layers of width 1,024 with two of eight experts per token where it is busy.
+
+    The experts are computed by one grouped product, which autocast does not know.
+    """
+    from transformers import MixtralConfig, MixtralModel
+
+    width = size.choose(1024, 256, 32)
+    config = MixtralConfig(
+        vocab_size=8192,
+        hidden_size=width,
+        intermediate_size=size.choose(1024, 512, 64),
+        num_hidden_layers=size.choose(3, 3, 1),
+        num_attention_heads=max(2, width // 64),
+        num_key_value_heads=max(1, width // 256),
+        num_local_experts=size.choose(8, 8, 4),
+        num_experts_per_tok=2,
+        max_position_embeddings=512,
+        sliding_window=None,
+    )
+    config._experts_implementation = "grouped_mm"
+    model = MixtralModel(config)
+    for layer in model.layers:
+        for name in ("gate_up_proj", "down_proj"):
+            nn.utils.parametrize.register_parametrization(layer.mlp.experts, name, ToHalf(), unsafe=True)
+    return TokenTask(model, torch.randint(8192, (size.choose(16, 2, 2), size.choose(512, 64, 16))))
+
+
+class CrossNet(nn.Module):
+    """Deep & Cross Network V2: embeddings of all fields, layers that multiply by them, and a residual tower."""
+
+    def __init__(self, fields: int, rows: int, width: int, crosses: int, depth: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(fields * rows, width)
+        total = fields * width
+        self.crosses = nn.ModuleList(nn.Linear(total, total) for _ in range(crosses))
+        self.tower = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(total), nn.Linear(total, total), nn.ReLU()) for _ in range(depth)
+        )
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        first = self.table(numbers).flatten(1)
+        x = first
+        for cross in self.crosses:
+            x = first * cross(x) + x
+        for block in self.tower:
+            x = x + block(x)
+        return x
+
+
+class FieldsTask(Task):
+    """Rows of a table, int64[batch, fields], each field with its own range of numbers."""
+
+    def features(self, inputs: Tensor) -> Tensor:
+        return self.model(inputs).view(*inputs.shape, -1)
+
+
+def build_dcn_v2(size: Size) -> Task:
+    """Build a recommender (DCN V2) of 26 fields in one embedding table."""
+    fields, rows, batch = 26, size.choose(10_000, 1_000, 10), size.choose(16384, 64, 4)
+    model = CrossNet(fields, rows, size.choose(64, 16, 4), size.choose(3, 14, 1), size.choose(2, 10, 1))
+    return FieldsTask(model, torch.randint(rows, (batch, fields)) + rows * torch.arange(fields))
+
+
 class PlainTask(Task):
     """Vectors, float32[batch, length, width]: needs torch alone, for the test."""
 
@@ -293,5 +393,8 @@ BUILDERS: dict[str, Callable[[Size], Task]] = {
     "swin_v2": build_swin_v2,
     "t5": build_t5,
     "edge_conv": build_edge_conv,
+    "fcos": build_fcos,
+    "mixtral": build_mixtral,
+    "dcn_v2": build_dcn_v2,
     "plain": build_plain,
 }

@@ -70,6 +70,21 @@ def small_matmuls(cell: Cell) -> Step:
     return train(cell, through)
 
 
+def attention_per_head(cell: Cell) -> Step:
+    heads = cell.count(32, 4)
+    q, k, v = (cell.random(2, heads, 64, 32, dtype=torch.bfloat16) for _ in range(3))
+
+    def through(x: Tensor) -> Tensor:
+        if cell.faulty:
+            parts = zip(q.split(1, 1), k.split(1, 1), v.split(1, 1), strict=True)
+            y = torch.cat([F.scaled_dot_product_attention(*part) for part in parts], 1)
+        else:
+            y = F.scaled_dot_product_attention(q, k, v)
+        return x + y.mean().to(x.dtype)
+
+    return infer(cell, through)
+
+
 def augmentation_per_item(cell: Cell) -> Step:
     images = cell.random(cell.count(32, 4), 3, 32, 32)
     gain = cell.random(len(images))
@@ -99,6 +114,22 @@ def metrics_per_class(cell: Cell) -> Step:
             torch.bincount(guesses, minlength=classes).tolist()
 
     return infer(cell, finish=finish)
+
+
+def class_means_by_mask(cell: Cell) -> Step:
+    classes = cell.count(48, 4)
+    values = cell.random(4096, 64)
+    labels = torch.arange(4096, device=cell.device) % classes
+
+    def through(x: Tensor) -> Tensor:
+        if cell.faulty:
+            means = torch.stack([values[labels == number].mean(0) for number in range(classes)])
+        else:
+            counts = values.new_zeros(classes, 1).index_add_(0, labels, torch.ones_like(values[:, :1]))
+            means = values.new_zeros(classes, 64).index_add_(0, labels, values) / counts
+        return x + means.mean().to(x.dtype)
+
+    return infer(cell, through)
 
 
 def few_blocks(cell: Cell) -> Step:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import tempfile
 import threading
 from collections.abc import Callable
@@ -39,6 +40,20 @@ def nan_checks(cell: Cell) -> Step:
                 torch.stack(torch._foreach_norm(gradients))
 
     return train(cell, clip=check)
+
+
+def validated_distributions(cell: Cell) -> Step:
+    """Compute log-probabilities as a policy does; each check of an argument is read on the CPU."""
+    actions = cell.random(256, 8)
+
+    def through(x: Tensor) -> Tensor:
+        mean = x.flatten()[:8].float()
+        for _ in range(cell.count(8)):
+            policy = torch.distributions.Normal(mean, 1 + mean.abs(), validate_args=cell.faulty)
+            mean = mean + 0.01 * policy.log_prob(actions).mean(0)
+        return x + mean.mean().to(x.dtype)
+
+    return train(cell, through)
 
 
 def sync_timers(cell: Cell) -> Step:
@@ -192,6 +207,17 @@ def background_thread(cell: Cell) -> Step:
             thread.join()
 
     return run
+
+
+def subprocess_each_step(cell: Cell) -> Step:
+    """Start a program in each step and wait for it, as monitors do that ask a command for the GPU's memory."""
+
+    def watch(_: Any) -> None:
+        if cell.faulty:
+            for _ in range(cell.count(2, 1)):
+                subprocess.run(["true"], check=True)
+
+    return train(cell, finish=watch)
 
 
 def checkpoint_each_step(cell: Cell) -> Step:

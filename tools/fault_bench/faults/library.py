@@ -145,6 +145,18 @@ def written_cumsum(cell: Cell) -> Step:
     return train(cell, through)
 
 
+def one_hot_lookup(cell: Cell) -> Step:
+    rows = cell.choose(8192, 64)
+    table = cell.random(rows, 256, dtype=torch.bfloat16)
+    numbers = torch.randint(rows, (cell.count(8192, 16),), device=cell.device)
+
+    def through(x: Tensor) -> Tensor:
+        found = F.one_hot(numbers, rows).to(table.dtype) @ table if cell.faulty else F.embedding(numbers, table)
+        return x + found.mean().to(x.dtype)
+
+    return infer(cell, through)
+
+
 def written_distances(cell: Cell) -> Step:
     rows = cell.count(512, 8)
     a, b = cell.random(rows, 128), cell.random(2048 if cell.on_gpu else 16, 128)

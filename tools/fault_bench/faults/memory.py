@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 - the usual name
 from torch.utils.checkpoint import checkpoint
 
 from tools.fault_bench.loops import Cell, Step, compute_loss, train
+from tools.fault_bench.models import BUILDERS
 
 
 def growing_cat(cell: Cell) -> Step:
@@ -58,6 +60,19 @@ def frozen_backbone(cell: Cell) -> Step:
     task.model.requires_grad_(cell.faulty)
     cell.optimizer = torch.optim.AdamW(task.head.parameters(), lr=1e-4, fused=cell.on_gpu)
     return train(cell, finish=lambda _: task.model.zero_grad())
+
+
+def teacher_gradients(cell: Cell) -> Step:
+    """Train with the answers of a second model, which is not trained itself."""
+    task = cell.task
+    teacher = BUILDERS[cell.model](cell.size).to(cell.device).train()
+
+    def loss(logits: Tensor, labels: Tensor) -> Tensor:
+        with torch.set_grad_enabled(cell.faulty):
+            answers = teacher(task.inputs)
+        return compute_loss(logits, labels) + F.mse_loss(logits.float(), answers.float())
+
+    return train(cell, loss=loss, finish=lambda _: teacher.zero_grad())
 
 
 def two_backwards(cell: Cell) -> Step:

@@ -26,6 +26,21 @@ def float64_head(cell: Cell) -> Step:
     return train(cell, through)
 
 
+def float64_promoted(cell: Cell) -> Step:
+    """Scale the features by a table that came from numpy as float64, which promotes all that follows."""
+    scale = 1 + 0.1 * cell.random(cell.task.width, dtype=torch.float64)
+    if not cell.faulty:
+        scale = scale.float()
+
+    def through(x: Tensor) -> Tensor:
+        y = x * scale
+        for _ in range(cell.count(3)):
+            y = y + 0.1 * torch.sin(y)
+        return y.float()
+
+    return train(cell, through)
+
+
 def fp32_island(cell: Cell) -> Step:
     width = cell.task.width
     weights = [cell.random(width, width) / width**0.5 for _ in range(cell.count(8))]
@@ -84,6 +99,25 @@ def masks_remade(cell: Cell) -> Step:
         for _ in range(cell.count(16)):
             mask = make() if cell.faulty else kept
             x = x + mask[:1, :1].amax().to(x.dtype)
+        return x
+
+    return train(cell, through)
+
+
+def positions_remade(cell: Cell) -> Step:
+    length, width = cell.choose(8192, 64), cell.choose(1024, 16)
+
+    def make() -> Tensor:
+        rates = torch.exp(torch.arange(0, width, 2, device=cell.device) * (-9.21 / width))
+        angles = torch.arange(length, device=cell.device)[:, None] * rates
+        return torch.cat([angles.sin(), angles.cos()], -1)
+
+    kept = make()
+
+    def through(x: Tensor) -> Tensor:
+        for _ in range(cell.count(16)):
+            table = make() if cell.faulty else kept
+            x = x + table[:1, :1].amax().to(x.dtype)
         return x
 
     return train(cell, through)
