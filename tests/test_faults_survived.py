@@ -26,8 +26,8 @@ from tests.helpers.paths import list_cache
 from tests.helpers.trace_builder import cpu
 from torchprof_samples import find
 from torchprof_tui.app import TorchprofApp
+from torchprof_tui.trace.core.errors import DAMAGED_CACHE_MESSAGE
 from torchprof_tui.trace.loading.load_in_process import load_opened_trace, load_trace
-from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE
 from torchprof_tui.trace.loading.opener import SingleTraceOpener
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen

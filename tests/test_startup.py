@@ -32,7 +32,17 @@ def test_nothing_heavy_is_imported_before_the_first_frame() -> None:
 def test_the_list_of_jobs_does_not_wait_for_what_traces_need() -> None:
     code = (
         "import sys, torchprof_attach.command.screen\n"
-        "print(sorted({'numpy', 'http.client', 'torchprof_tui.trace.model.trace'} & sys.modules.keys()))"
+        "later = {'trace.model.trace', 'trace.loading.opener', 'trace.storage.disk_cache', 'ui.start.loading_screen'}\n"
+        "later = {f'torchprof_tui.{name}' for name in later}\n"
+        "print(sorted(({'numpy', 'http.client', 'msgspec', 'torchprof_attach.answers'} | later) & sys.modules.keys()))"
+    )
+    assert output_of(code) == "[]\n"
+
+
+def test_the_start_screen_needs_nothing_that_opens_traces() -> None:
+    code = (
+        "import sys, torchprof_tui.app, torchprof_tui.commands.open.main\n"
+        "print(sorted(name for name in sys.modules if name.startswith('torchprof_tui.trace.loading')))"
     )
     assert output_of(code) == "[]\n"
 
@@ -79,8 +89,8 @@ async def main():
     opening = resolve_specs([sys.argv[1]]).create_opener(cache=False)
     opening.start()
     app = TorchprofApp(opening, cache=False)
-    sys.meta_path.insert(0, watch)
     async with app.run_test(size=(200, 50)) as pilot:
+        sys.meta_path.insert(0, watch)
         await app.lanes_ready.wait()
         await pilot.press("right", "right_square_bracket", "i", "k", "l", "c", "v", "m", "w", "m", "x")
         for _ in range(3):  # what threads find out is shown, and may ask for more

@@ -14,6 +14,7 @@ from tests.attach.conftest import StartJob, wait_for
 from tests.helpers.command_line import read_error_line
 from tests.helpers.mcp_sessions import Session as McpSession
 from tests.helpers.paths import ROOT
+from tests.helpers.terminal import Terminal
 from torchprof_attach.command import AttachOptions, parse_seconds
 from torchprof_attach.command.main import _delete, choose_jobs
 from torchprof_attach.session import Job
@@ -46,6 +47,15 @@ while True:
     time.sleep(0.005)
     for hook in hooks: hook(None, (), {})
 """
+
+
+def test_the_screen_has_the_colours_that_are_asked_for(tmp_path: Path) -> None:
+    """textual reads the variables for them when it is imported."""
+    command = (sys.executable, "-m", "torchprof_tui", "attach", "--color", "16")
+    with Terminal(command, folder=tmp_path, COLORTERM="truecolor") as terminal:
+        terminal.wait_for("can be recorded")
+        colours = {cell.fg for line in terminal.screen.buffer.values() for cell in line.values()}
+    assert not [colour for colour in colours if len(colour) == 6 and set(colour) <= set("0123456789abcdef")]
 
 
 def test_a_program_with_install_is_recorded_by_a_signal(

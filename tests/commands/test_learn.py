@@ -8,6 +8,7 @@ import pytest
 
 from tests.helpers.command_line import call_main, read_error_line, read_json_answer
 from tests.learn.test_case_file import GOOD, write
+from torchprof_tui.commands.common import terminal
 from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.commands.open import OpenOptions
 from torchprof_tui.commands.open import main as open_command
@@ -121,7 +122,7 @@ def test_what_the_app_is_started_with(
         return 0
 
     monkeypatch.setattr(open_command, "run", note)
-    monkeypatch.setattr(open_command, "find_terminal_problem", str)
+    monkeypatch.setattr(terminal, "find_terminal_problem", str)
     status, _, _ = call_main(capsys, "learn", *([word] if word else []), "--theme", "light")
     assert status == 0
     options, learn, case = started[0]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from torchprof_attach.hang_watch import Dumped
-from torchprof_attach.session import Job, Recorded
+from torchprof_attach.session import Job, Recorded, find_same_iterations
 from torchprof_tui.answers.record import Answer, Record, about, fill
 
 
@@ -111,10 +111,3 @@ def build_job(job: Job) -> AttachJob:
     """Build the record of a process."""
     pace = round(1 / job.step_seconds, 3) if job.step_seconds else None
     return fill(AttachJob, job, gpus=list(job.gpus), iterations_per_second=pace)
-
-
-def find_same_iterations(done: Sequence[Recorded]) -> bool | None:
-    """Tell whether several ranks began at the same iteration; None where that cannot be told."""
-    if len(done) < 2 or not all(each.steps for each in done):
-        return None
-    return all(each.is_aligned for each in done)

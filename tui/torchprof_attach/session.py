@@ -421,6 +421,13 @@ class Session:
                         continue
 
 
+def find_same_iterations(done: Sequence[Recorded]) -> bool | None:
+    """Tell whether several ranks began at the same iteration; None where that cannot be told."""
+    if len(done) < 2 or not all(each.steps for each in done):
+        return None
+    return all(each.is_aligned for each in done)
+
+
 def name_file(job: Job) -> str:
     """Name the file of a rank in a folder of its job."""
     return f"rank{job.rank}.json" if job.rank is not None else f"{job.program}-{job.pid}.json"

@@ -26,10 +26,8 @@ from textual.worker import WorkerFailed
 
 from torchprof_tui.program.config_file import summarize_problems
 from torchprof_tui.program.phase_log import note_phase
-from torchprof_tui.trace.core.errors import UnreadableFileError, format_error
+from torchprof_tui.trace.core.errors import DAMAGED_CACHE_MESSAGE, UnreadableFileError, format_error
 from torchprof_tui.trace.core.process_state import use_switch_interval
-from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE
-from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.compare_asked import CompareAsked, RunAsked, TraceAsked, TrialsAsked
 from torchprof_tui.ui.common.garbage_collection import GarbageCollectingApp
@@ -42,13 +40,14 @@ from torchprof_tui.ui.later_screens import (
     create_diff_screen,
     create_learn_screen,
     create_opening_screen,
+    create_second_screen,
     create_start_screen,
     create_trials_screen,
     import_screens,
     list_tryable_findings,
+    start_opener,
     update_recent_and_prune,
 )
-from torchprof_tui.ui.start.loading_screen import LoadingScreen, SecondTraceScreen
 
 if TYPE_CHECKING:
     from torchprof_tui.learn.case_file import Case
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
     from torchprof_tui.ui.learn.learn_screen import LearnScreen
     from torchprof_tui.ui.record.record_screen import RecordScreen
     from torchprof_tui.ui.record.recording_screen import RecordingScreen
+    from torchprof_tui.ui.start.loading_screen import LoadingScreen
     from torchprof_tui.ui.start.start_screen import StartScreen
 
 POLL_SECONDS = 0.1  # seconds between looks whether the user is back at the lanes
@@ -223,16 +223,11 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         except (OSError, ValueError) as error:
             self.notify(format_error(error), title="cannot be opened", severity="error", timeout=8, markup=False)
             return
-        show = self.switch_screen if isinstance(self.screen, LoadingScreen) else self.push_screen  # a failed one
+        show = self.switch_screen if self.is_shown("LoadingScreen") else self.push_screen  # a failed one
         await show(create_opening_screen(self, opener))
 
     def _start_opener(self, specs: tuple[str, ...], captures: tuple[str, ...] = ()) -> TraceOpener:
-        opener = resolve_specs(specs, list_folders=True).create_opener(
-            cache=self._use_cache, defer_blocks=True, connections=self._connections
-        )
-        opener.set_captures(captures)
-        opener.start()
-        return opener
+        return start_opener(specs, captures, self._use_cache, self._connections)
 
     async def show_trace(self, message: LoadingScreen.Opened) -> None:
         previous, self._current_opener = self._current_opener, message.opener
@@ -359,8 +354,8 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         elif self.screen is self.early_lanes:
             await self.leave_early_lanes()
             await self.action_leave()
-        elif isinstance(self.screen, LoadingScreen):
-            await self.screen.action_give_up()
+        elif self.is_shown("LoadingScreen"):
+            await self.screen.run_action("give_up")
         else:
             self.screen.dismiss()
 
@@ -402,7 +397,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         # deferred, as the other screens below: not needed before the first frame
         from torchprof_tui.ui.record.recording_screen import RecordingScreen
 
-        if self._check_busy() or self.screen.TITLE == "record" or isinstance(self.screen, LoadingScreen):
+        if self._check_busy() or self.screen.TITLE == "record" or self.is_shown("LoadingScreen"):
             return
         if isinstance(self.screen, RecordingScreen):
             self.switch_screen(self._create_record_screen(self.screen.request, self.screen.cwd))
@@ -528,7 +523,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
             return
         self.last_compared = asked.request.other
         show = partial(self._show_comparison, asked, opener)
-        await self.push_screen(SecondTraceScreen(opener, show, partial(self._open_second, asked)))
+        await self.push_screen(create_second_screen(opener, show, partial(self._open_second, asked)))
 
     def _show_comparison(self, asked: CompareAsked, opener: TraceOpener, other: Trace) -> None:
         self.push_screen(create_diff_screen(asked, other, opener))
@@ -610,9 +605,12 @@ def write_log(text: str) -> str:
 
 
 class ListApp(TorchprofApp):
-    """An app of an extension, whose lowest screen is `screen`. `options`: of `TorchprofApp`."""
+    """An app of an extension, whose lowest screen is `screen`. `options`: of `TorchprofApp`.
 
-    CSS_PATH = [os.path.join(os.path.dirname(os.path.abspath(__file__)), path) for path in TorchprofApp.CSS_PATH]
+    The style sheets of the explorer are read when a trace is opened.
+    """
+
+    CSS_PATH = []
     kept_screens = 3
 
     def __init__(self, screen: Screen[Any], **options: Any) -> None:

@@ -15,9 +15,9 @@ import pytest
 from tests.helpers.command_line import call_main
 from tests.helpers.remote_traces import same
 from tests.helpers.trace_builder import cpu, kernel, runtime
+from torchprof_tui.trace.core.errors import DAMAGED_CACHE_MESSAGE
 from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.loading.load_in_process import load_opened_trace, load_trace
-from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.storage.disk_cache import CacheEntry, cache_usage, find_or_create_entry
 from torchprof_tui.trace.storage.trace_store import StoreError, open_trace

@@ -11,13 +11,22 @@ from textual.css.parse import parse
 from textual.css.stylesheet import Stylesheet
 
 from tests.helpers.explorer_app import explorer, two_steps, until
-from torchprof_tui.ui.common.screen_styles import ScreenStylesApp
+from torchprof_tui.app import TorchprofApp
+from torchprof_tui.ui.common.screen_styles import LIGHT, ScreenStylesApp
 from torchprof_tui.ui.memory.memory_screen import MemoryScreen
 
 
 def test_textual_has_the_method_that_is_replaced() -> None:
     assert hasattr(App, "_load_screen_css")
     assert "_load_screen_css" in vars(ScreenStylesApp)
+
+
+async def test_no_style_sheet_is_parsed_twice_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The theme of the program differs from textual's first one, with whose colours nothing is parsed."""
+    monkeypatch.setattr(Stylesheet, "reparse", lambda self: pytest.fail("all style sheets are parsed again"))
+    app = TorchprofApp(theme="light")
+    async with app.run_test():
+        assert app.screen.styles.background.hex == LIGHT.background.upper()
 
 
 async def test_only_the_style_sheet_of_a_new_screen_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,6 +84,17 @@ exit $status
 """A shell with job control that continues the program on a line of input."""
 
 
+def test_keys_typed_before_the_first_frame_act(tmp_path: Path) -> None:
+    """Until the program has set raw mode, the terminal makes a line feed of the enter key."""
+    command = (sys.executable, "-m", "torchprof_tui")
+    with Terminal(command, folder=tmp_path, HOME=str(tmp_path), XDG_STATE_HOME=str(tmp_path)) as terminal:
+        terminal.send("\r")
+        terminal.wait_for("sample:matmul_add_64_cold_eager")
+    with Terminal((*command, "attach")) as terminal:
+        terminal.send("q")
+        assert terminal.wait_for_end() == 0
+
+
 def test_ctrl_z_under_a_shell_stops_the_program_and_restores_the_terminal() -> None:
     with Terminal(("/bin/sh", "-c", SHELL_SCRIPT, "sh", *COMMAND)) as terminal:
         terminal.wait_for("ProfilerStep#2", "stream 7")

@@ -11,14 +11,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchprof_attach.answers import build_attach
 from torchprof_attach.command import AttachOptions, parse_seconds
 from torchprof_attach.hang_watch import Dumped, HangWatch, choose_ranks
 from torchprof_attach.hosts import LOCAL
 from torchprof_attach.session import Job, Recorded, Session, name_output
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.output import print_answer
-from torchprof_tui.commands.open.main import find_terminal_problem
+from torchprof_tui.commands.common.terminal import find_terminal_problem, prepare_app
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 
@@ -45,6 +43,7 @@ def run(options: AttachOptions) -> int:
     shows_screen = not (options.list or options.records or options.json) and not find_terminal_problem()
     with SshConnections() as connections, Session(options.hosts or (LOCAL,)) as session:
         if shows_screen:
+            prepare_app(options.color)
             # imports textual, which the text does not need
             screen = importlib.import_module("torchprof_attach.command.screen")
             status: int = screen.open_screen(options, session, connections)
@@ -193,10 +192,11 @@ def _print(
     done: Sequence[Recorded],
     hangs: Sequence[Dumped] = (),
 ) -> None:
-    answer = build_attach(jobs, done, session.problems, hangs)
+    # imports msgspec, which the screen does not need before its first frame
+    answer = importlib.import_module("torchprof_attach.answers").build_attach(jobs, done, session.problems, hangs)
     if options.json:
-        print_answer(answer)
+        importlib.import_module("torchprof_tui.commands.common.output").print_answer(answer)
     else:
-        # imports rich, which the screen and JSON do not need here
+        # imports rich, which JSON does not need
         next_time = NEXT_TIME_HANG if hangs else NEXT_TIME
         importlib.import_module("torchprof_attach.command.text").print_attach(answer, next_time)

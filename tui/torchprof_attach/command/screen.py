@@ -12,7 +12,6 @@ from torchprof_attach.session import Session
 from torchprof_attach.ui.attach_screen import AttachScreen
 from torchprof_tui.app import ListApp
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.open.main import set_color_environment
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 
@@ -44,7 +43,6 @@ def open_screen(options: AttachOptions, session: Session, connections: SshConnec
     is_remote = any(name != LOCAL for name in session.names)
     if is_remote:
         session.connect(connections, allow_prompt=True)
-    set_color_environment(options.color)
     folder = Path(options.output or FOLDER).expanduser()
     connect = (lambda: None) if is_remote else session.connect
     app = AttachApp(
@@ -54,5 +52,5 @@ def open_screen(options: AttachOptions, session: Session, connections: SshConnec
         connections=connections,
         configuration=options.configuration,
     )
-    app.run(mouse=not options.no_mouse)
+    app.run_in_terminal(mouse=not options.no_mouse)
     return app.return_code or 0

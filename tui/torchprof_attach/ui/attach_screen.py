@@ -13,9 +13,8 @@ from rich.cells import cell_len, set_cell_size
 from textual.app import ComposeResult
 from textual.message import Message
 
-from torchprof_attach.answers import find_same_iterations
 from torchprof_attach.hang_watch import Dumped, HangWatch, choose_ranks
-from torchprof_attach.session import Job, Recorded, Session, Wish, name_output
+from torchprof_attach.session import Job, Recorded, Session, Wish, find_same_iterations, name_output
 from torchprof_tui.trace.core.errors import format_error
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.ui.common.child_screen import ListScreen

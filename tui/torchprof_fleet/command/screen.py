@@ -15,7 +15,6 @@ from torchprof_fleet.ui.fleet_screen import FleetScreen
 from torchprof_fleet.ui.fleet_worker import FleetSource
 from torchprof_tui.app import ListApp
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.open.main import set_color_environment
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 from torchprof_tui.trace.specs.address import ListedTrace
@@ -49,7 +48,6 @@ def open_screen(
     ) -> tuple[LeftOut, ...]:
         return sketch_all(traces, sketch_many, not options.no_cache, report, is_cancelled, lost).lost
 
-    set_color_environment(options.color)
     resource_tracker.ensure_running()  # it inherits stderr, which has no file descriptor while the app runs
     app = FleetApp(
         FleetSource(" ".join(options.source), len(traces), sketch),
@@ -59,7 +57,7 @@ def open_screen(
         connections=connections,
         configuration=options.configuration,
     )
-    app.run(mouse=not options.no_mouse)
+    app.run_in_terminal(mouse=not options.no_mouse)
     if app.failure:
         raise UsageError(app.failure)
     return app.return_code or 0

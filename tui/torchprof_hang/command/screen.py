@@ -8,16 +8,14 @@ from torchprof_hang.command import HangOptions
 from torchprof_hang.ui.hang_screen import HangScreen
 from torchprof_tui.app import ListApp
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.open.main import set_color_environment
 
 
 def open_screen(options: HangOptions, evidence: Evidence, hang: Hang) -> int:
     """Show the cause of a hang."""
-    set_color_environment(options.color)
     app = ListApp(
         HangScreen(evidence, hang), theme=options.theme, debug=options.debug, configuration=options.configuration
     )
-    app.run(mouse=not options.no_mouse)
+    app.run_in_terminal(mouse=not options.no_mouse)
     if app.failure:
         raise UsageError(app.failure)
     return app.return_code or 0

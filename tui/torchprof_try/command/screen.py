@@ -6,17 +6,15 @@ from torchprof_try.command import INTERRUPTED_STATUS, TryOptions
 from torchprof_try.trials import Trials
 from torchprof_try.ui.try_screen import TryScreen
 from torchprof_tui.app import ListApp
-from torchprof_tui.commands.open.main import set_color_environment
 from torchprof_tui.trace.core.errors import TraceError
 
 
 def open_screen(options: TryOptions, trials: Trials) -> int:
     """Try all on a screen, until the user leaves it. Returns the exit status. Raises TraceError."""
-    set_color_environment(options.color)
     screen = TryScreen(trials)
     app = ListApp(screen, theme=options.theme, debug=options.debug, configuration=options.configuration)
     try:
-        app.run(mouse=not options.no_mouse)
+        app.run_in_terminal(mouse=not options.no_mouse)
     finally:
         screen.close_trials()
     if screen.problem:

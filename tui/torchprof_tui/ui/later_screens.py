@@ -7,14 +7,12 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.extensions import find_command, guard_function
-from torchprof_tui.trace.storage.disk_cache import explain_refused_folder, prune_cache
-from torchprof_tui.ui.start.loading_screen import LoadingScreen
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -22,12 +20,14 @@ if TYPE_CHECKING:
 
     from torchprof_tui.trace.loading.opener import TraceOpener
     from torchprof_tui.trace.model.trace import Trace
+    from torchprof_tui.trace.sources.ssh_connections import SshConnections
     from torchprof_tui.trace.specs.address import ListedTrace
     from torchprof_tui.ui.common.compare_asked import CompareAsked
     from torchprof_tui.ui.diff.diff_screen import DiffScreen
     from torchprof_tui.ui.start.start_screen import StartScreen
 
 EXPLORER = "torchprof_tui.ui.explorer.explorer_screen"
+LOADING = "torchprof_tui.ui.start.loading_screen"
 
 
 def create_start_screen(
@@ -55,13 +55,28 @@ class SnapshotApp(Protocol):
     def screen_stack(self) -> Sequence[Screen[Any]]: ...
 
 
+def start_opener(
+    specs: Sequence[str], captures: tuple[str, ...], use_cache: bool, connections: SshConnections | None
+) -> TraceOpener:
+    """Start to open a trace, and import the screen that shows how far that is. Blocks; call it on a thread."""
+    resolve = importlib.import_module("torchprof_tui.trace.loading.resolve")
+    opener: TraceOpener = resolve.resolve_specs(specs, list_folders=True).create_opener(
+        cache=use_cache, defer_blocks=True, connections=connections
+    )
+    opener.set_captures(captures)
+    opener.start()
+    importlib.import_module(LOADING)
+    return opener
+
+
 def create_opening_screen(app: SnapshotApp, opener: TraceOpener) -> Screen[Any]:
     """Create the screen that loads a trace; of a memory snapshot its own screen, and stop reading it as a trace.
 
     Two bytes are read for that: a pickle begins with them, and no trace does.
     """
     if not _is_pickle(opener.spec):
-        return LoadingScreen(opener, import_explorer, import_checks)
+        loading: Screen[Any] = importlib.import_module(LOADING).LoadingScreen(opener, import_explorer, import_checks)
+        return loading
     asyncio.get_running_loop().run_in_executor(None, opener.cancel)
 
     def settle(problem: str) -> None:
@@ -71,6 +86,14 @@ def create_opening_screen(app: SnapshotApp, opener: TraceOpener) -> Screen[Any]:
 
     module = importlib.import_module("torchprof_tui.ui.memory.snapshot_screen")
     screen: Screen[Any] = module.SnapshotScreen(Path(opener.spec), settle)
+    return screen
+
+
+def create_second_screen(
+    opener: TraceOpener, show: Callable[[Trace], object], retry: Callable[[], object]
+) -> Screen[Any]:
+    """Create the screen that loads a trace to compare with. `show`: called with it. `retry`: after a failure."""
+    screen: Screen[Any] = importlib.import_module(LOADING).SecondTraceScreen(opener, show, retry)
     return screen
 
 
@@ -164,8 +187,10 @@ def update_recent_and_prune(spec: str) -> str | None:
         from torchprof_tui.ui.start.recent_traces import add_recent_trace  # deferred: not needed before the first frame
 
         add_recent_trace(spec)
-    prune_cache()
-    return explain_refused_folder()
+    disk_cache = importlib.import_module("torchprof_tui.trace.storage.disk_cache")
+    disk_cache.prune_cache()
+    refusal: str | None = disk_cache.explain_refused_folder()
+    return refusal
 
 
 def import_explorer() -> None:

@@ -18,12 +18,12 @@ from torchprof_tui.analysis.privacy.private_metadata import PrivateValue, descri
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.program.terminal_progress import DELAY_SECONDS, TerminalProgress, show_work
-from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.errors import DAMAGED_CACHE_MESSAGE, TraceError
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.problems import CUT_CONNECTION, UNRELATED_RANKS, excerpt
 from torchprof_tui.trace.loading.capture_files import CaptureFiles
 from torchprof_tui.trace.loading.load_in_process import load_resolved
-from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE, OpenedTrace
+from torchprof_tui.trace.loading.open_or_build import OpenedTrace
 from torchprof_tui.trace.loading.progress import Phase, Progress, RanksProgress
 from torchprof_tui.trace.loading.resolve import resolve_path, resolve_specs
 from torchprof_tui.trace.model.ranks import Rank

@@ -28,6 +28,7 @@ from torchprof_tui.analysis.compare.step_selection import (
 )
 from torchprof_tui.answers.diff import build_diff
 from torchprof_tui.answers.pictures.waterfall import draw_waterfall
+from torchprof_tui.commands.common import terminal
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, use_captures
 from torchprof_tui.commands.common.options import choose_undecided_status, parse_time_range
@@ -81,7 +82,7 @@ def open_screen(options: DiffOptions) -> int:
         raise UsageError("--fail-on: the screen has no exit status to fail with; leave --screen out")
     if options.output is not None:
         raise UsageError("-o: leave --screen out; on the screen, :export draws the waterfall")
-    problem = open_command.find_terminal_problem()
+    problem = terminal.find_terminal_problem()
     if problem:
         raise UsageError(f"--screen: {problem}; leave it out for the comparison as text")
     request = ComparisonRequest(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from torchprof_tui.answers.learn import CaseListing, LearnCase
 from torchprof_tui.api.trace import Trace
+from torchprof_tui.commands.common import terminal
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.commands.common.output import print_answer
@@ -38,7 +39,7 @@ def run(options: LearnOptions) -> int:
         raise UsageError("--text needs a case or a trace; --list lists the cases")
     if options.text and options.json:
         raise UsageError("--text and --json: choose one")
-    if options.list or (not name and (options.json or open_command.find_terminal_problem())):
+    if options.list or (not name and (options.json or terminal.find_terminal_problem())):
         listing = build_listing(known, *read_progress())
         _report(listing.problems)
         if options.json:

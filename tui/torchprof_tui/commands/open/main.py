@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import gc
+import importlib
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from torchprof_tui.commands.common import terminal
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.open import COLOR_SYSTEMS, OpenOptions
+from torchprof_tui.commands.open import OpenOptions
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.printable import clean
-from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_path, resolve_specs
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 
 if TYPE_CHECKING:
     from torchprof_tui.learn.case_file import Case
     from torchprof_tui.trace.loading.opener import TraceOpener
+    from torchprof_tui.trace.loading.resolve import ResolvedInput
     from torchprof_tui.ui.common.comparison_request import ComparisonRequest
 
-LINE_TERMINALS = ("dumb", "unknown")  # values of TERM of terminals that cannot place the cursor
+RESOLVE = "torchprof_tui.trace.loading.resolve"  # imported by name: the start screen needs nothing that opens traces
 
 ERASE_LINE = "\r\x1b[K"
 
@@ -38,11 +39,12 @@ def run(
     """
     if options.at is not None and not options.trace:
         raise UsageError("--at needs a trace")
-    can_choose = comparison is None and not find_terminal_problem()
-    meant = resolve_specs(options.trace, list_folders=can_choose) if options.trace else None
-    require_terminal(None if meant is None else meant.path)
-    set_color_environment(options.color)
-    gc.disable()  # nothing allocated before the first frame is garbage; the app collects by its own policy
+    can_choose = comparison is None and not terminal.find_terminal_problem()
+    meant: ResolvedInput | None = None
+    if options.trace:
+        meant = importlib.import_module(RESOLVE).resolve_specs(options.trace, list_folders=can_choose)
+    terminal.require_terminal(None if meant is None else meant.path)
+    terminal.prepare_app(options.color)
     start = "starting …" if meant is None else ""
     if meant is not None and os.path.exists(meant.path):  # else ssh may ask for a password on the same line
         start = f"opening {clean(os.path.basename(meant.path.rstrip('/')))} …"
@@ -78,8 +80,7 @@ def _run_app(options: OpenOptions, meant: ResolvedInput | None, connections: Ssh
             configuration=options.configuration,
             **then,
         )
-        gc.freeze()  # a collection after the first frame would visit all that was imported, for 33 ms
-        app.run(mouse=not options.no_mouse)
+        app.run_in_terminal(mouse=not options.no_mouse)
     finally:
         if opening is not None:
             opening.cancel()
@@ -95,21 +96,12 @@ def name_captures(opening: TraceOpener, names: Sequence[str]) -> None:
     """
     if not names:
         return
-    paths = tuple(map(resolve_path, names))
+    paths = tuple(map(importlib.import_module(RESOLVE).resolve_path, names))
     missing = next((name for name in paths if not os.path.exists(name)), None)
     if missing is not None:
         raise UsageError(f"--capture: {missing}: no such file or folder")
     if not opening.set_captures(paths):
         raise UsageError("--capture works with traces on this machine, not with those of other hosts")
-
-
-def set_color_environment(color: str) -> None:
-    """Set the environment variables that textual reads at import. `--color` overrides NO_COLOR."""
-    if color == "none":
-        os.environ["NO_COLOR"] = "1"
-    elif color != "auto":
-        os.environ.pop("NO_COLOR", None)
-        os.environ["TEXTUAL_COLOR_SYSTEM"] = COLOR_SYSTEMS[color]
 
 
 def _show_line(text: str) -> None:
@@ -118,26 +110,6 @@ def _show_line(text: str) -> None:
         return
     with contextlib.suppress(OSError):  # the terminal is gone: the exit status still says why the program ended
         os.write(2, f"{ERASE_LINE}{text}".encode())
-
-
-def require_terminal(spec: str | None) -> None:
-    """Raise UsageError where the app cannot draw."""
-    problem = find_terminal_problem(spec == "-")
-    if problem:
-        works = f"torchprof-tui info {spec or 'TRACE'}, check, table, or snapshot -o OUT.svg"
-        raise UsageError(f"{problem}; what works here: {works}")
-
-
-def find_terminal_problem(is_trace_piped: bool = False) -> str:
-    """Say why the app cannot draw: there is no terminal, or one that only prints lines; "" where it can."""
-    if os.environ.get("TEXTUAL_DRIVER"):  # textual-serve: a browser is the terminal
-        return ""
-    # Textual draws on stderr: stdout may be a pipe.
-    if not os.isatty(2) or not (is_trace_piped or os.isatty(0)):
-        return "the explorer needs a terminal"
-    if os.environ.get("TERM") in LINE_TERMINALS:
-        return f"TERM={os.environ['TERM']}: this terminal cannot show the explorer"
-    return ""
 
 
 def _replace_stdin_with_terminal() -> int:

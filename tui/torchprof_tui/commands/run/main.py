@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from torchprof_tui.answers.recording import build_recording
+from torchprof_tui.commands.common import terminal
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.options import reject_undecided_alone
 from torchprof_tui.commands.common.output import print_answer
@@ -67,7 +68,7 @@ def run(options: RunOptions) -> int:
         print_answer(build_recording(result))
     elif result.folder is not None:
         _print_result(result)
-    opens = not (options.json or options.no_open) and not open_command.find_terminal_problem()
+    opens = not (options.json or options.no_open) and not terminal.find_terminal_problem()
     if opens and result.traces:
         _open_explorer(result, options)
     return result.exit_status

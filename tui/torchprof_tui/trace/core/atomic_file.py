@@ -9,7 +9,6 @@ import contextlib
 import errno
 import io
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,7 +86,7 @@ def open_atomically(path: Path) -> Iterator[IO[bytes]]:
     with _describe_errors(path):
         target = path.resolve() if path.is_symlink() else path
         is_regular = not exists or target.is_file()  # else a device or a pipe
-        draft = target.with_name(f".torchprof-tui-{os.getpid()}-{secrets.token_hex(4)}.part") if is_regular else target
+        draft = target.with_name(f".torchprof-tui-{os.getpid()}-{os.urandom(4).hex()}.part") if is_regular else target
         file = io.BufferedWriter(_OutputFile(path, draft, "x" if is_regular else "w"), _BUFFER_BYTES)
     try:
         with file:

@@ -7,6 +7,8 @@ import os
 
 NOT_A_TRACE = "not a trace"  # in the line about a file that could be read and holds something else
 
+DAMAGED_CACHE_MESSAGE = "the cache entry was damaged; the trace was read again"
+
 QUOTES = "TORCHPROF_TUI_QUOTES"
 """Environment variable, which worker processes inherit: "0" where errors may not quote files that are no traces."""
 

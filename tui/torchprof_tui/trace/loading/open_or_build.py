@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-DAMAGED_CACHE_MESSAGE = "the cache entry was damaged; the trace was read again"
-
 _TRACE_STORE = "torchprof_tui.trace.storage.trace_store"  # imported by name where columns are mapped: it imports numpy
 _SCARCITY_ERRNOS = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 """Errors of this process, which say nothing about a cache entry."""

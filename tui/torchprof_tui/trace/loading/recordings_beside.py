@@ -23,8 +23,7 @@ from torchprof_tui.trace.core.errors import TraceError, UnreadableFileError
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.typed_json import Count, Path, Words, read_typed_file
 from torchprof_tui.trace.loading.load_in_process import load_trace
-from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
-from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, is_key_averages_file, is_remote
+from torchprof_tui.trace.specs.address import SAMPLE_PREFIX, TRACE_SUFFIXES, is_key_averages_file, is_remote
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Trace

@@ -14,14 +14,13 @@ from urllib.parse import unquote
 
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.opener import FolderOpener, SingleTraceOpener, TraceOpener
-from torchprof_tui.trace.specs.address import SshPath, is_remote, is_url, parse_ssh_path
+from torchprof_tui.trace.specs.address import SAMPLE_PREFIX, SshPath, is_remote, is_url, parse_ssh_path
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.sources.ssh_connections import SshConnections
     from torchprof_tui.trace.specs.rank_files import RankFile
     from torchprof_tui.trace.specs.runs_by_name import FolderError
 
-SAMPLE_PREFIX = "sample:"
 FILE_URL_PREFIX = "file://"
 
 

@@ -21,6 +21,8 @@ from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.extensions import list_sources
 from torchprof_tui.trace.core.late_regex import compile_later
 
+SAMPLE_PREFIX = "sample:"  # of the names of sample traces
+
 _RANK = compile_later(r"(?<![a-z])(?:rank|worker|r)[-_.]?([0-9]{1,6})(?![0-9])", re.IGNORECASE)
 
 _TENSOR_PARALLEL_RANK = compile_later(r"(?<![A-Za-z0-9])TP-([0-9]{1,6})(?![0-9])")

@@ -8,7 +8,7 @@ from typing import Any
 from textual.screen import Screen
 
 from torchprof_tui.analysis.compare.step_selection import ComparisonError
-from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
+from torchprof_tui.trace.specs.address import SAMPLE_PREFIX
 from torchprof_tui.ui.common.comparison_request import (
     COMPARE,
     SHORT_FORMS,

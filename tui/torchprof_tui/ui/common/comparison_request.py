@@ -18,7 +18,7 @@ from torchprof_tui.analysis.compare.step_selection import (
     split_sides,
 )
 from torchprof_tui.trace.core.late_regex import compile_later
-from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
+from torchprof_tui.trace.specs.address import SAMPLE_PREFIX
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Trace

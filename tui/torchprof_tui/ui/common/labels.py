@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
-from torchprof_tui.trace.specs.address import is_url, parse_ssh_path
+from torchprof_tui.trace.specs.address import SAMPLE_PREFIX, is_url, parse_ssh_path
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_bandwidth, format_share
 

@@ -67,6 +67,13 @@ class ScreenStylesApp(App[None]):
     """
     """Textual's own are too weak to be read (2.7:1; 4.1:1 in the row of the cursor)."""
 
+    def refresh_css(self, animate: bool = True) -> None:
+        """Apply the colours of the theme; before the first screen there is nothing to parse again."""
+        if self.screen_stack:
+            super().refresh_css(animate)
+        else:
+            self.stylesheet.set_variables(self.get_css_variables())
+
     def _load_screen_css(self, screen: Screen[Any]) -> None:
         if screen.CSS or self.css_monitor is not None:
             super()._load_screen_css(screen)

@@ -22,6 +22,7 @@ from textual import events
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
+from textual.message import Message
 
 from torchprof_tui.program.stall_watchdog import StallWatchdog
 from torchprof_tui.program.terminal_progress import TerminalProgress
@@ -94,6 +95,10 @@ REPAINT_MODES = "\x1b[?1049h\x1b[?25l\x1b[?1004h\x1b[?7l\x1b[?2004h"
 """Alternate screen, no cursor, focus reports, no line wrap, bracketed paste: what a shell may have changed."""
 
 
+LINE_FEED = "ctrl+j"
+"""Textual's name of the key whose code is a line feed."""
+
+
 class _InputEnd(threading.Event):
     """Set when reading input must end, also where nobody sets it: without a terminal, or after the main thread."""
 
@@ -152,6 +157,12 @@ class TerminalDriver(LinuxDriver):
             super().run_input_thread()
         if self.is_terminal_gone():
             self._call_on_loop(partial(self._app.exit, return_code=128 + signal.SIGHUP))
+
+    def process_message(self, message: Message) -> None:
+        """Send a message to the app. A line feed is the enter key, which was pressed before raw mode was set."""
+        if isinstance(message, events.Key) and message.key == LINE_FEED:
+            message = events.Key("enter", "\r")
+        super().process_message(message)
 
     def _check_terminal(self) -> bool:
         """Return whether the terminal is gone; called by the input thread before each read, 10 times a second."""

@@ -28,8 +28,8 @@ from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, ComparisonE
 from torchprof_tui.answers.pictures.waterfall import draw_waterfall
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_time
-from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.specs.address import SAMPLE_PREFIX
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.child_screen import SEARCH_HINT, SearchScreen, cycle
 from torchprof_tui.ui.common.compare_asked import CompareAsked

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from textual.screen import Screen
 
 from torchprof_tui.trace.core.printable import clean
-from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
+from torchprof_tui.trace.specs.address import SAMPLE_PREFIX
 from torchprof_tui.ui.lanes.view_state import ViewState
 from torchprof_tui.ui.source.source_screen import SourceScreen
 

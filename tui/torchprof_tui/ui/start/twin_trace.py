@@ -13,8 +13,13 @@ from torchprof_samples import SAMPLES
 from torchprof_tui.runs.history import list_past_runs, read_request
 from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.loading.recordings_beside import is_compiled_command, reduce_command
-from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
-from torchprof_tui.trace.specs.address import is_key_averages_file, is_remote, is_url, list_local_suffixes
+from torchprof_tui.trace.specs.address import (
+    SAMPLE_PREFIX,
+    is_key_averages_file,
+    is_remote,
+    is_url,
+    list_local_suffixes,
+)
 from torchprof_tui.ui.start.recent_traces import MAX_SCANNED, list_recent_traces
 
 _COMPILED = frozenset({"compile", "compiled"})

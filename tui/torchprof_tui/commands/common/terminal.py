@@ -1,0 +1,48 @@
+"""What a command does before it shows a screen: find out whether the terminal can show it, and prepare the app.
+
+Standard library only: a command that prints imports this, too.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.open import COLOR_SYSTEMS
+
+LINE_TERMINALS = ("dumb", "unknown")  # values of TERM of terminals that cannot place the cursor
+
+
+def prepare_app(color: str) -> None:
+    """Prepare the import of the app: set the variables that textual reads then, and disable the cyclic collector.
+
+    `--color` overrides NO_COLOR. Nothing allocated before the first frame is garbage; the app collects by its own
+    policy.
+    """
+    gc.disable()
+    if color == "none":
+        os.environ["NO_COLOR"] = "1"
+    elif color != "auto":
+        os.environ.pop("NO_COLOR", None)
+        os.environ["TEXTUAL_COLOR_SYSTEM"] = COLOR_SYSTEMS[color]
+
+
+def require_terminal(spec: str | None) -> None:
+    """Raise UsageError where the app cannot draw."""
+    problem = find_terminal_problem(spec == "-")
+    if problem:
+        works = f"torchprof-tui info {spec or 'TRACE'}, check, table, or snapshot -o OUT.svg"
+        raise UsageError(f"{problem}; what works here: {works}")
+
+
+def find_terminal_problem(is_trace_piped: bool = False) -> str:
+    """Say why the app cannot draw: there is no terminal, or one that only prints lines; "" where it can."""
+    if os.environ.get("TEXTUAL_DRIVER"):  # textual-serve: a browser is the terminal
+        return ""
+    # Textual draws on stderr: stdout may be a pipe.
+    if not os.isatty(2) or not (is_trace_piped or os.isatty(0)):
+        return "the explorer needs a terminal"
+    if os.environ.get("TERM") in LINE_TERMINALS:
+        return f"TERM={os.environ['TERM']}: this terminal cannot show the explorer"
+    return ""
