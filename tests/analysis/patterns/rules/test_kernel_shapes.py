@@ -64,8 +64,8 @@ CASES: Cases = {
 }
 
 
-def on_h200(blocks: int, duration: float) -> State:
-    entries = [step(1, 0, 1_000), kernel(SOFTMAX, 100, duration, grid=[blocks, 1, 1], block=[1_024, 1, 1])]
+def on_h200(blocks: int, duration: float, name: str = SOFTMAX) -> State:
+    entries = [step(1, 0, 1_000), kernel(name, 100, duration, grid=[blocks, 1, 1], block=[1_024, 1, 1])]
     return check_pattern(trace(*entries, header={"deviceProperties": [H200]}), "few-blocks").state
 
 
@@ -93,6 +93,17 @@ def test_few_blocks_are_those_below_a_quarter_of_the_sms_in_a_long_kernel(
     blocks: int, duration: float, state: State
 ) -> None:
     assert on_h200(blocks, duration) is state
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize64x64x32",
+        "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>(Flash_fwd_params)",
+    ],
+)
+def test_blocks_of_convolutions_and_attention_are_chosen_by_their_library(name: str) -> None:
+    assert on_h200(4, 500, name) is ABSENT
 
 
 def test_a_fault_of_which_the_saving_is_not_known_claims_none(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from torchprof_tui.analysis.patterns.engine.op_text import read_inputs
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, register_fault
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.search.name_search import match_names
+from torchprof_tui.analysis.throughput.op_formulas import PRODUCT_CLASSES
 from torchprof_tui.analysis.throughput.op_inputs import OpInputs
 from torchprof_tui.trace.core.arrays import I64, Bool, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
@@ -64,8 +65,8 @@ def _find_by_inputs(view: ScopeView, candidates: Bool, judge: Callable[[OpInputs
     meaning="a block runs on one SM: a reduction over a few long rows has as many blocks as rows",
     action="split the rows, and reduce in two stages: more blocks share the work",
     code="y = x.view(rows, parts, -1).amax(-1).amax(-1)  # in place of x.amax(-1)",
-    decided="Long kernels (no collectives, products or Triton) with fewer blocks than the share of the SMs. Time at "
-    "stake: these kernels.",
+    decided="Long kernels with fewer blocks than the share of the SMs; no collectives, products, convolutions, "
+    "attention or Triton. Time at stake: these kernels.",
     thresholds=(thresholds.FEW_BLOCKS_SHARE, thresholds.LONG_KERNEL),
     needs=(ScopeView.missing_gpu_reason,),
 )
@@ -75,7 +76,7 @@ def few_blocks(view: ScopeView) -> Answer:
     if device is None or not device.sms:
         return Answer.cannot_tell("the trace does not say how many SMs the GPU has")
     chosen = (work.kind == Kind.KERNEL) & (work.events.duration >= thresholds.LONG_KERNEL.value)
-    chosen &= ~work.class_mask(KernelClass.TRITON) & ~work.class_mask(KernelClass.GEMM)
+    chosen &= ~work.class_mask(KernelClass.TRITON, *PRODUCT_CLASSES)  # a library chooses the blocks of products
     grid = launch_shapes(view.trace, work.events.row[chosen])[:, :3]
     blocks = np.full(len(work), device.sms)
     blocks[chosen] = np.where((grid > 0).all(axis=1), grid.prod(axis=1), device.sms)
