@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers.paths import SHARED_TRACES
+from tests.helpers.paths import FIXTURES, SHARED_TRACES
+from tests.helpers.trace_builder import Entry, memcpy
+from tests.helpers.trace_builder import trace as trace_of
 from torchprof_samples import find
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope, step_scope
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
@@ -24,6 +26,16 @@ from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.labels import describe_cost
+
+PAGEABLE = "Memcpy HtoD (Pageable -> Device)"
+
+
+def pageable(**where: Any) -> Entry:
+    return memcpy(PAGEABLE, 0, 10_000, 1, **where)
+
+
+def pinned(**where: Any) -> Entry:
+    return memcpy("Memcpy HtoD (Pinned -> Device)", 20_000, 1_000, 2, **where)
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +84,34 @@ def test_a_blocking_pageable_copy_frees_the_thread_that_waits_in_it() -> None:
     remedy = find_remedy(trace, found)
     assert remedy is not None
     assert forecaster.unchanged.step_time - forecaster.predict([remedy]).after == pytest.approx(800_000, rel=0.05)
+
+
+def test_pinned_copies_are_forecast_at_the_rate_of_the_link() -> None:
+    """77 MB at 6.9 GB/s hold the GPU for 11 ms of a step of 21 ms; its twin copies at 55 GB/s, in a step of 8 ms."""
+    faulty, mended = (
+        load_trace(str(FIXTURES / f"faults/pageable_batch.{variant}.json.gz"), cache=False)
+        for variant in ("faulty", "mended")
+    )
+    before, after = (np.mean([step.duration for step in trace.steps]) for trace in (faulty, mended))
+    (found,) = [each for each in check_whole(faulty).problems if each.id == "pageable-copy"]
+    assert found.won == pytest.approx(1 - after / before, abs=0.11)
+    assert found.won == pytest.approx(found.share, abs=0.01)  # a forecast above it is not claimed
+
+
+@pytest.mark.parametrize(
+    ("entries", "left"),
+    [
+        ([pageable(bytes=63 * 10**6)], 1 / 8.8),  # 6.3 GB/s of the link's 63, of which 55.4 are reached
+        ([pageable(bytes=63 * 10**6), pinned(bytes=126 * 10**5)], 0.5),  # the trace's own take 1 ms
+        ([pageable(bytes=63 * 10**6), pinned(bytes=10**4)], 1 / 8.8),  # too small to tell a rate
+        ([pageable(bytes=63 * 10**7)], 1.0),  # no longer than now
+        ([pageable()], 1.0),
+    ],
+)
+def test_what_is_left_of_copies_that_are_pinned(entries: list[Entry], left: float) -> None:
+    built = trace_of(*entries, header={"deviceProperties": [{"id": 0, "name": "NVIDIA H100"}]})
+    copies = np.flatnonzero([built.names[name] == PAGEABLE for name in built.name]).astype(np.int64)
+    assert wins._estimate_pinned_share(built, copies) == pytest.approx(left, rel=0.01)
 
 
 def test_the_launches_of_one_op_save_no_more_than_that_op(starved: Trace) -> None:

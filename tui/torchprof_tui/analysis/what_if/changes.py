@@ -319,7 +319,7 @@ def _change_rank(changes: RankChanges, scenario: Scenario) -> bool:
     if kind is ScenarioKind.COMPILE:
         return compile_step(changes, rows)
     if kind is ScenarioKind.SYNC:
-        return _drop_blocking(changes, rows)
+        return _drop_blocking(changes, rows, scenario.copies_left)
     if kind is ScenarioKind.COLLECTIVES and scenario.subject == OVERLAPPED:
         # nothing but other collectives waits for a collective
         graph, collective = rank.graph, rank.trace.kind[rank.window.work.event] == Kind.COLLECTIVE
@@ -427,13 +427,17 @@ def _find_own_rows(rank: RankModel, rows: Sequence[int]) -> I64:
     return own[(own >= 0) & (own < len(rank.trace))]
 
 
-def _drop_blocking(changes: RankChanges, rows: I64 | None = None) -> bool:
-    """Let no call wait for the GPU, or none inside these events of the rank; a copy that blocks is a launch then."""
+def _drop_blocking(changes: RankChanges, rows: I64 | None = None, copies_left: float = 1.0) -> bool:
+    """Let no call wait for the GPU, or none inside these events of the rank; a copy that blocks is a launch then.
+
+    `copies_left`: what is left of the time of the copies that are launched there.
+    """
     rank, graph = changes.rank, changes.rank.graph
     gone = np.isin(graph.edge_kind, (EdgeKind.SYNC, EdgeKind.SYNC_BY_ORDER))
     waits: Bool = rank.pieces.kind == SegmentKind.BLOCKING
     if rows is not None:
-        inside, _ = select_inside(rank, rows)
+        inside, launched = select_inside(rank, rows)
+        changes.work_factor[launched & (rank.trace.kind[rank.window.work.event] == Kind.COPY)] *= copies_left
         waits = inside & np.isin(rank.pieces.kind, (SegmentKind.BLOCKING, SegmentKind.LAUNCH, SegmentKind.RUNTIME))
         gone &= _is_inside(rank, graph.event, rows)
     changes.gone |= gone

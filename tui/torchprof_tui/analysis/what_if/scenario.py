@@ -55,7 +55,7 @@ class Scenario:
 
     `rows`: of EVENT, instead of a subject, where several events are meant; of the others, the events to which the
     change is restricted, with what they call and launch. `gaps`: of EVENT, pairs of events of a thread, whose time in
-    between changes with them.
+    between changes with them. `copies_left`: of SYNC, what is left of the time of the copies among `rows`.
     """
 
     text: str
@@ -64,6 +64,7 @@ class Scenario:
     factor: float = 1.0
     rows: tuple[int, ...] = ()
     gaps: tuple[tuple[int, int], ...] = ()
+    copies_left: float = 1.0
 
 
 def parse_scenario(text: str) -> Scenario:

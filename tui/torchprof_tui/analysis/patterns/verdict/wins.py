@@ -14,10 +14,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from torchprof_tui.analysis.critical_path.step_window import WindowError, select_step
+from torchprof_tui.analysis.kernel.footprint import find_device
+from torchprof_tui.analysis.kernel.memory_transfer import find_pcie_bandwidth
+from torchprof_tui.analysis.kernel.names.copies import is_host_copy, is_pinned
+from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.checker import severity_sort_key
+from torchprof_tui.analysis.patterns.engine.event_tables import transfer_sizes
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.verdict.costs import CostBase
 from torchprof_tui.analysis.patterns.verdict.forecast_errors import read_forecast_errors
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.what_if.forecast import Forecast, Forecaster
 from torchprof_tui.analysis.what_if.scenario import Scenario, ScenarioError, ScenarioKind, parse_scenario
 from torchprof_tui.analysis.what_if.step_model import build_step_model
@@ -29,6 +35,8 @@ MAX_STEP_EVENTS = 400_000  # events of the replayed steps, on all ranks, up to w
 
 MAX_REPLAYED_EDGES = 150_000
 """Edges that are replayed for all predictions together: one takes 3 to 4 µs, in three rounds."""
+
+PINNED_SHARE_OF_LINK = 0.88  # of the bandwidth of PCI Express: 55 GB/s of 63 in tests/fixtures/faults, H100
 
 SAME = 0.10  # largest difference of two shares of a step that are taken for the same saving
 MOST_ABOVE_COST = 0.05
@@ -69,13 +77,32 @@ def find_remedy(trace: Trace, finding: Finding) -> Scenario | None:
     text = f"pattern={finding.id}"
     if remedy is not None:
         rows = tuple(_add_launches(trace, events).tolist()) if finding.id in _OWN_LAUNCHES else ()
-        return replace(parse_scenario(remedy), text=text, rows=rows)
+        left = _estimate_pinned_share(trace, finding.answer.events) if finding.id == "pageable-copy" else 1.0
+        return replace(parse_scenario(remedy), text=text, rows=rows, copies_left=left)
     gaps = finding.answer.removed_gaps
     pairs = () if gaps is None else tuple((first, last) for first, last in gaps.tolist())
     if (finding.id in _GONE_EVENTS or finding.pattern.is_fault) and (len(events) or pairs):
         rows = tuple(_add_launches(trace, events).tolist())
         return Scenario(text, ScenarioKind.EVENT, factor=0.0, rows=rows, gaps=pairs)
     return None
+
+
+def _estimate_pinned_share(trace: Trace, copies: I64) -> float:
+    """Estimate what is left of the time of pageable copies once they are pinned, 0..1; 1 where a size is not known.
+
+    By the rate of the trace's pinned copies, else by that of the link, which the slot may not reach.
+    """
+    size, device = transfer_sizes(trace, copies), find_device(trace, int(copies[0])) if len(copies) else None
+    if not len(copies) or (size < 0).any():
+        return 1.0
+    pinned = np.flatnonzero(match_names(trace, lambda name: is_pinned(name) and is_host_copy(name)))
+    pinned_size = transfer_sizes(trace, pinned)
+    pinned, pinned_size = (each[pinned_size > thresholds.PAGEABLE_MIN.value] for each in (pinned, pinned_size))
+    rate = PINNED_SHARE_OF_LINK * (find_pcie_bandwidth(device.name if device else "") or 0.0)
+    if len(pinned):
+        rate = float(pinned_size.sum()) / max(int(trace.duration[pinned].sum()), 1)
+    time = int(trace.duration[copies].sum())
+    return min(float(size.sum()) / rate / time, 1.0) if rate and time else 1.0
 
 
 def _add_launches(trace: Trace, events: I64) -> I64:
