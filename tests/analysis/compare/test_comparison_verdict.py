@@ -233,3 +233,9 @@ def test_an_asynchronous_copy_of_pinned_memory_does_not_wait() -> None:
     host = compiled.checker.gap_finder
     assert not len(host.blocking_copies)
     assert not any(part.id == "idle:sync" for part in build_account(compiled, analyse_sample("train_gpt_eager")).parts)
+
+
+def test_a_side_says_the_share_that_check_says() -> None:
+    path = SAMPLES / "geglu_mlp_eager.pt.trace.json.gz"
+    side = SideAnalysis(load_opened_trace(str(path), lambda _: None, False).trace, "A")
+    assert side.verdict.what.startswith("the first step costs 12 % of the time")

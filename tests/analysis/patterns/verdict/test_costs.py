@@ -82,6 +82,42 @@ def test_the_first_sentence_and_its_finding_say_the_same_share(name: str) -> Non
             assert re.search(rf"(waits |takes? |\(){shares[verdict.pattern]}", text)
 
 
+@pytest.mark.parametrize(
+    ("name", "why"), [("released/train", "57 % with what other findings explain: host"), ("geglu_mlp_eager", "")]
+)
+def test_no_share_beside_that_of_the_first_finding_is_called_the_same(name: str, why: str) -> None:
+    """57 % idle where the finding costs 51, and 23 % idle where the first step costs 12."""
+    path = find_shared_trace(f"{name}.pt.trace.json.gz") if "/" in name else SAMPLES / f"{name}.pt.trace.json.gz"
+    if not path.exists():
+        pytest.skip("this trace is not here")
+    loaded = load_trace(str(path), cache=False)
+    report = check_trace(loaded, default_scope(loaded))
+    share, (verdict,) = format_percent(report.problems[0].share), report.verdicts
+    assert re.search(rf"(waits|costs) {share} of the time", verdict.what)
+    assert verdict.why.startswith(why)
+
+
+@pytest.mark.parametrize("name", ["public/facebookresearch+param/worker2_step_12.1694128201554"])
+def test_a_finding_that_no_pattern_is_about_says_its_cost(name: str) -> None:
+    """44 % in the first sentence, and 50 % idle."""
+    path = find_shared_trace(f"{name}.pt.trace.json.gz")
+    if not path.exists():
+        pytest.skip("this trace is not here")
+    loaded = load_trace(str(path), cache=False)
+    report = check_trace(loaded, default_scope(loaded))
+    assert report.problems[0].answer.seen == report.verdicts[0].what
+    assert f"waits {format_percent(report.problems[0].share)} of the time" in report.verdicts[0].what
+
+
+def test_a_first_step_that_costs_time_is_named_where_the_gpu_is_busy_else() -> None:
+    """20 steps of which the first keeps the GPU idle: 8 % of the time, which no kernel explains."""
+    loaded = load_trace(str(SAMPLES / "article_4096_active20.pt.trace.json.gz"), cache=False)
+    report = check_trace(loaded, default_scope(loaded))
+    assert report.problems[0].id == "first-step-wide"
+    cost = format_percent(report.problems[0].share)
+    assert report.verdicts[0].what.startswith(f"the first step costs {cost} of the time: the GPU waits in it")
+
+
 def test_a_wait_that_another_finding_explains_for_the_most_part_stays_what_was_measured() -> None:
     merged = load_shared_ranks("ddp")[1]
     late = check_trace(merged, default_scope(merged)).verdicts[2]

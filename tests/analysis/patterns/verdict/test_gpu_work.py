@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from tests.helpers.trace_builder import Entry, cpu, flow, kernel, memcpy, runtime, step, trace
+from torchprof_tui.analysis.patterns.engine.check_scope import default_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.pattern import State
+from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
+from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 
 TENSILE = "Cijk_Ailk_Bljk_BBS_BH_MT256x256x64_MI16x16x1_SN"
@@ -101,3 +104,22 @@ def test_the_hidden_share_of_collectives_is_said() -> None:
     entries = one_busy_step((TENSILE, 4000), (TENSILE, 4000))
     entries += [runtime("cudaLaunchKernel", 30, 1, 9), kernel("void a::ep::internode::combine<8>(int*)", 100, 7000, 9)]
     assert "collectives (100 % hidden behind compute)" in decide(*entries).first
+
+
+def test_of_kernels_that_overlap_shares_of_their_sum_are_called_so() -> None:
+    """Products without tensor cores for 80 of 100 µs; beside them copies on another stream make 180 µs of it."""
+    program: list[Entry] = []
+    for k in range(1, 5):
+        program += [step(k, 100 * k, 100), cpu("aten::mm", 100 * k, 90), runtime("cudaLaunchKernel", 100 * k, 5, k)]
+        program += [
+            kernel("volta_sgemm_128x32_nt", 100 * k + 10, 80, k),
+            memcpy("Memcpy HtoD (Pinned -> Device)", 100 * k, 100, 10 + k, stream=20),
+        ]
+    built = trace(*program, header={"deviceProperties": [{"id": 0, "name": "Tesla V100", "computeMajor": 7}]})
+    report = check_trace(built, default_scope(built))
+    found, (verdict,) = report.problems[0], report.verdicts
+    assert (found.id, format_percent(found.share)) == ("no-tensor-core", "80 %")
+    assert verdict.what.startswith(
+        "matrix products without tensor cores (80 %); the time of all GPU work, which overlaps, is 44 % fp32 GEMMs"
+    )
+    assert found.answer.seen.endswith("take 44 % of the time of all GPU work, which overlaps")

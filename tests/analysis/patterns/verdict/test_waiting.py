@@ -10,6 +10,7 @@ from typing import Any
 from tests.helpers.trace_builder import Entry, annotation, cpu, flow, kernel, python, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
+from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
 from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime, Verdict
 from torchprof_tui.trace.loading.load_in_process import load_trace
@@ -222,3 +223,17 @@ def test_what_the_gpu_waits_for_in_the_first_step_is_named_with_what_is_queued()
         "the GPU is idle 23 % of the time, all of it in the first step (host code 18 %, queued 5.0 %, launch 0.3 %), "
         "then it is 100 % busy; the GPU's time is 100 % bf16 GEMMs"
     )
+
+
+def test_the_first_step_costs_the_time_in_which_later_ones_keep_the_gpu_busy() -> None:
+    """Three steps of 160 µs work; the first launches after 200 µs, the others fill the queue and are short."""
+    program = [[step(1, 0, 240)], [step(2, 240, 110)], [step(3, 350, 110)]]
+    program += [launched(1, "aten::mm", 200, 210, 160), launched(2, "aten::mm", 250, 370, 160)]
+    built = trace(*flatten([*program, launched(3, "aten::mm", 360, 530, 160)]), header=HEADER)
+    report = check_trace(built, default_scope(built))
+    found = next(finding for finding in report.findings if finding.id == "first-step-wide")
+    assert found.cost == 210_000  # its step is only 130 µs longer than the others
+    assert report.verdicts[0].what.startswith(
+        "the first step costs 30 % of the time: the GPU waits in it (host code and launch), then it is 100 % busy"
+    )
+    assert format_percent(found.share) == "30 %"

@@ -25,7 +25,8 @@ from torchprof_tui.analysis.patterns.rules.warmup import (
     find_launches,
     find_steady_steps,
 )
-from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+from torchprof_tui.analysis.patterns.verdict.costs import price_findings
+from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, tell_costs
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Step, Trace
@@ -103,7 +104,8 @@ class SideAnalysis:
 
     @cached_property
     def verdict(self) -> Verdict:
-        return self.checker.decide_verdict(self.scope, self.findings)
+        verdict = self.checker.decide_verdict(self.scope, self.findings)
+        return tell_costs(verdict, price_findings(self.view, self.findings, verdict))
 
     @cached_property
     def _launched(self) -> Bool:

@@ -27,6 +27,7 @@ from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
 T = TypeVar("T")
+_OVERLAP_WORTH_A_WORD = 0.05  # of the busy time: below it, shares of the summed time differ by less than a point in 20
 
 
 class ScopeView:
@@ -98,6 +99,12 @@ class ScopeView:
     def work_time(self) -> I64:
         """int64[work]: ns of each piece inside the scope."""
         return self.time_in_scope(self.work.events)
+
+    @cached_property
+    def does_work_overlap(self) -> bool:
+        """Whether GPU work overlaps so much that its summed time is longer than the GPUs were busy."""
+        busy = sum(self.clip(times).total for times in self.tables.busy_intervals.values())
+        return int(self.work_time.sum()) > (1 + _OVERLAP_WORTH_A_WORD) * busy
 
     def share_of_gpu_time(self, chosen: Bool) -> float:
         """Return the share of the scope's GPU time that these pieces take, bool[work]: 0..1."""

@@ -134,7 +134,8 @@ EXPLICIT_COPY_OPS = ("aten::copy_", "aten::clone", "aten::to", "aten::_foreach_c
     decided="The duration of the first recorded step over the median of the others, without the profiler's own work. "
     "Of a language model's steps, those that read prompts are left out. "
     "Not present if more of the other steps than the limit take about as long: a cold start does not recur. Nor if the "
-    "GPU works meanwhile, and longer than the CPU: then nothing waits for it.",
+    "GPU works meanwhile, and longer than the CPU: then nothing waits for it. Time at stake: by how much it is longer, "
+    "or the GPU idle for longer in it.",
     thresholds=(
         thresholds.FIRST_STEP_RATIO,
         thresholds.MIN_OTHERS,
@@ -181,7 +182,20 @@ def first_step_wide(view: ScopeView) -> Answer:
         f"step #{steps.number[0]} took {format_duration(first_duration)}, {first_duration / median_of_others:.1f}× "
         f"as long as the other {len(steps) - 1}: {others}" + (f"; {grown}" if grown else "")
     )
-    return Answer.fired(seen, first.row, min(excess, view.covered_time(first)), remedy)
+    lost = max(excess, _measure_idle_excess(view, steps) - profiled)
+    return Answer.fired(seen, first.row, min(lost, view.covered_time(first)), remedy)
+
+
+def _measure_idle_excess(view: ScopeView, steps: StepTable) -> int:
+    """Measure how much longer a GPU is idle in the first step than in the others in the median, ns, the mean of GPUs.
+
+    Where later steps only fill the GPU's queue, they are short on the CPU, and the first costs more than it is longer.
+    """
+    devices, idle = view.tables.devices, (steps.end - steps.start).astype(np.int64)
+    for device in devices:
+        times = view.tables.busy_intervals[device]
+        idle -= (times.measure_before(steps.end) - times.measure_before(steps.start)) // len(devices)
+    return int(idle[0] - find_median(idle[1:])) if devices else 0
 
 
 def _is_hidden(view: ScopeView, steps: StepTable, excess: int) -> bool:

@@ -151,7 +151,8 @@ def no_tensor_core(view: ScopeView) -> Answer:
     if not has_tensor_cores:
         return Answer.absent("this GPU has no tensor cores")
     name, remedy = view.tables.short_name(int(plain_products.row[0])), _choose_precision(view, products, plain_products)
-    seen = f"{name} and others like it take {format_percent(share)} of GPU time"
+    base = "the time of all GPU work, which overlaps" if view.does_work_overlap else "GPU time"
+    seen = f"{name} and others like it take {format_percent(share)} of {base}"
     return Answer.fired(seen, plain_products.row, view.covered_time(plain_products), remedy)
 
 

@@ -20,7 +20,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Answer, Finding, Patt
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.verdict.time_tree import Claims, divide_compute, find_spans, list_copy_intervals
 from torchprof_tui.analysis.patterns.verdict.tree_model import COPIES, EXPOSED, GENERAL_PATTERN_IDS, WHOLE_SCOPE_IDS
-from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, tell_costs
 from torchprof_tui.analysis.patterns.verdict.waiting import LAUNCHING
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, unite
 from torchprof_tui.trace.core.arrays import find_median, is_in
@@ -108,6 +108,9 @@ def price_findings(
         finding.with_cost(costs.get(finding.id, 0), base.time) if finding.is_problem else finding
         for finding in everything
     ]
+    if cause is not None:  # what was seen says the same share as the verdict
+        seen = tell_costs(verdict, priced).what
+        priced[-1] = replace(priced[-1], answer=replace(priced[-1].answer, seen=seen))
     leading = max(reversed(named), key=lambda name: costs.get(name, 0))
     return sorted(
         (_lead(finding, verdict) if finding.id == leading else finding for finding in priced), key=severity_sort_key

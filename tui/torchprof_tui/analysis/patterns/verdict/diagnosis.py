@@ -11,7 +11,7 @@ import numpy as np
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.idle_causes import DeviceTimeShares, IdleCause
 from torchprof_tui.analysis.patterns.engine.largest_gaps import describe_launch_place
-from torchprof_tui.analysis.patterns.engine.pattern import Finding, Remedy
+from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.practices import Practices
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, EXPOSED, UNSPECIFIC_PATTERN_IDS, TimeTree
@@ -79,6 +79,10 @@ def always(text: str) -> Says:
     return lambda _: text
 
 
+def say_share(before: str, after: str = "") -> Says:
+    return lambda share: f"{before} {format_percent(share)} of the time{after}"
+
+
 SAY_NOTHING = always("")
 
 
@@ -91,7 +95,8 @@ class Diagnosis:
     "" where nothing is to be done. `events`: the rows that prove it, for the line of code. `pause`: the line is the one
     that the CPU was in during it, not that of the next launch. `late_rank`: the index of the rank that is waited for,
     if only its own verdict can say why. `pattern`: the id of the fired pattern that it is about, "" for none.
-    `explained`: the part of `share` that other patterns explain.
+    `explained`: the part of `share` that other patterns explain. `say_before`: builds what stands before it, how the
+    first step differs, from the share that this step costs.
     """
 
     cause: str
@@ -106,6 +111,7 @@ class Diagnosis:
     pattern: str = ""
     explained: float = 0.0
     told: float | None = None
+    say_before: Says | None = None
 
     @property
     def own_share(self) -> float:
@@ -209,13 +215,16 @@ class Evidence:
 def diagnose_finding(finding: Finding, cause: str, share: float) -> Diagnosis:
     """Make the diagnosis of a fired pattern that explains this share of the device time."""
     title = finding.answer.headline or finding.pattern.title[0].lower() + finding.pattern.title[1:]
-    remedy: Remedy = finding.remedy
-
-    def say(part: float) -> str:
-        return f"{title} ({format_percent(part)})"
-
-    said = finding.answer
-    return Diagnosis(cause, share, say, remedy.action, always(said.seen), said.events, pattern=finding.id)
+    remedy, said = finding.remedy, finding.answer
+    return Diagnosis(
+        cause,
+        share,
+        lambda part: f"{title} ({format_percent(part)})",
+        remedy.action,
+        always(said.seen),
+        said.events,
+        pattern=finding.id,
+    )
 
 
 _PATTERNS_OF_CAUSE = {

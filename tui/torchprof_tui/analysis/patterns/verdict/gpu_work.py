@@ -11,7 +11,7 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
 from torchprof_tui.analysis.patterns.rules.communication import build_card_of_view, describe_missing_collectives
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_blocking_copy_remedy
-from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, Says, always, diagnose_finding
+from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, always, diagnose_finding, say_share
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, COPIES
 from torchprof_tui.analysis.serving.measure_steps import get_serving_steps
 from torchprof_tui.analysis.serving.serving_steps import StepKind
@@ -36,7 +36,10 @@ def diagnose_gpu_work(evidence: Evidence) -> Diagnosis:
         diagnosis = diagnose_finding(evidence.fired[pattern_id], COMPUTE, share)
         if pattern_id in _CLASS_PATTERN_IDS and evidence.view.gpu_classes:
             products_first = pattern_id != "memory-bound-elementwise"
-            return replace(diagnosis, say=always(_describe_classes(evidence, products_first)))
+            classes = _describe_classes(evidence, products_first)
+            if evidence.view.does_work_overlap:  # shares of the classes are then no shares of the time
+                return replace(diagnosis, say=lambda cost: f"{diagnosis.say(cost)}; {classes}")
+            return replace(diagnosis, say=always(classes))
         return diagnosis
     if not evidence.view.gpu_classes:
         return Diagnosis(COMPUTE, 0.0, always("the GPU did almost no work"))
@@ -89,14 +92,11 @@ def _diagnose_copies(evidence: Evidence) -> Diagnosis:
     is_blocking = is_in(work.launch, calls.row) & (work.kind == Kind.COPY)
     if int(work.events.duration[is_blocking].sum()) * 2 > int(work.events.duration[work.kind == Kind.COPY].sum()):
         name = evidence.view.tables.name(int(calls.row[calls.duration.argmax()]))
-        say, remedy = _say_copies(f"blocking copies ({name})"), choose_blocking_copy_remedy(evidence.view, calls).action
+        say = say_share(f"blocking copies ({name}) take", _ALONE)
+        remedy = choose_blocking_copy_remedy(evidence.view, calls).action
         return Diagnosis(COPIES, shares.copies, say, remedy, events=calls.row)
     remedy = "copy less, or overlap the copies with compute"
-    return Diagnosis(COPIES, shares.copies, _say_copies("copies"), remedy, events=rows)
-
-
-def _say_copies(copies: str) -> Says:
-    return lambda share: f"{copies} take {format_percent(share)} of the time while no kernel computes"
+    return Diagnosis(COPIES, shares.copies, say_share("copies take", _ALONE), remedy, events=rows)
 
 
 def _describe_classes(evidence: Evidence, products_first: bool | None = None) -> str:
@@ -107,7 +107,8 @@ def _describe_classes(evidence: Evidence, products_first: bool | None = None) ->
     classes = [part for part in evidence.view.gpu_classes[:_MAX_CLASSES] if part.share >= _CLASS_MIN_SHARE]
     if products_first is not None:
         classes.sort(key=lambda part: part.is_product != products_first)
-    return f"the GPU's time is {', '.join(_describe_class(evidence, part) for part in classes)}"
+    base = "the time of all GPU work, which overlaps," if evidence.view.does_work_overlap else "the GPU's time"
+    return f"{base} is {', '.join(_describe_class(evidence, part) for part in classes)}"
 
 
 def _describe_class(evidence: Evidence, part: GpuClassSummary) -> str:
@@ -124,5 +125,6 @@ def _describe_class(evidence: Evidence, part: GpuClassSummary) -> str:
     return f"{text} ({format_percent(share)} {view.tables.short_name(row)}{'; ' if missing else ''}{missing})"
 
 
+_ALONE = " while no kernel computes"
 _MAX_CLASSES = 3
 _CLASS_MIN_SHARE = 0.1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -153,19 +153,18 @@ def tell_costs(verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
 
     Where others explain most of it the wait stays what was measured.
     """
-    if verdict.wording is None:
-        return verdict
     costs = {found.id: found.share for found in findings if found.is_significant}
-    measured = verdict.wording.diagnosis.measured
-    cost = costs.get(verdict.pattern or verdict.cause, measured)
-    lost = costs.get(verdict.fault_pattern, verdict.wording.fault.share)
-    return _word(verdict, verdict.wording, cost if 2 * cost > measured else measured, lost)
+    return _word(verdict, verdict.wording, costs) if verdict.wording is not None else verdict
 
 
-def _word(verdict: Verdict, wording: Wording, share: float, lost: float) -> Verdict:
-    """Build the texts of a verdict. `share`: what its cause costs; `lost`: what is lost by the recording's fault."""
-    diagnosis, fault = wording.diagnosis, wording.fault.say(lost)
+def _word(verdict: Verdict, wording: Wording, costs: Mapping[str, float]) -> Verdict:
+    """Build the texts of a verdict. `costs`: shares of the time by finding; without one, what was measured is said."""
+    diagnosis, fault = wording.diagnosis, wording.fault.say(costs.get(wording.fault.pattern, wording.fault.share))
+    cost = costs.get(verdict.pattern or verdict.cause, diagnosis.measured)
+    share = cost if 2 * cost > diagnosis.measured else diagnosis.measured
     what, why = diagnosis.say(share), diagnosis.say_why(share)
+    if diagnosis.say_before is not None and (before := diagnosis.say_before(costs.get(_FIRST_STEP, 0.0))):
+        what = f"{before}; {what}"
     sentence = f"{what}: {diagnosis.remedy}" if diagnosis.remedy else what
     if fault and not diagnosis.is_recording_fault:
         sentence = f"{fault}; {sentence}"
@@ -204,7 +203,7 @@ def _name_largest(verdict: Verdict, wording: Wording, findings: Sequence[Finding
         events=diagnosis.events,
         wording=wording,
     )
-    return _word(named, wording, diagnosis.measured, fault.share)
+    return _word(named, wording, {})
 
 
 def _describe_unknown(view: ScopeView) -> str:
@@ -280,10 +279,13 @@ def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
     others = [found for found in (waiting, work) if found is not None and _names_one_cause(found, fault)]
     if fault is not None and all(fault.share >= found.share for found in others) and not _is_decoding(evidence, fault):
         return fault
+    say_before = describe_first_step_lead_in(evidence) if regime in (Regime.MIXED, Regime.COMPUTE) else None
+    if regime is Regime.COMPUTE and say_before is not None:
+        return replace(work, say_before=lambda cost: say_before(cost) if cost else "")
     if waiting is None or regime is Regime.COMPUTE:
         return work
-    if regime is Regime.MIXED and (lead_in := describe_first_step_lead_in(evidence)):
-        return replace(work, say=lambda share: f"{lead_in}; {work.say(share)}")
+    if say_before is not None:
+        return replace(work, say_before=say_before)
     if regime in (Regime.INPUT, Regime.COMMUNICATION, Regime.OVERHEAD, Regime.UNKNOWN):
         return waiting
     candidates = [work, waiting, *([evidence.main_problem] if evidence.main_problem else [])]
@@ -330,46 +332,60 @@ def decide_regime(shares: DeviceTimeShares) -> Regime:
     return Regime.OVERHEAD if shares.is_overhead_bound else Regime.MIXED
 
 
-def describe_first_step_lead_in(evidence: Evidence) -> str:
-    """Describe how the first step explains why the GPU was idle, and later ones keep it busy; "" if that is not so."""
+_FIRST_STEP = "first-step-wide"
+
+
+def describe_first_step_lead_in(evidence: Evidence) -> Says | None:
+    """Describe how the first step explains why the GPU was idle, and later ones keep it busy; None if that is not so.
+
+    By what the step costs; where that is not known (0), by how long the GPU is idle in it.
+    """
     view, steps = evidence.view, evidence.view.tables.steps
     if len(view.steps) < thresholds.LEAD_IN_MIN_STEPS.value or not len(view.work):
-        return ""
+        return None
     t0, t1 = view.window
     second = int(view.steps.start[1])
     if int(view.steps.start[0]) != int(steps.start[0]) or not t0 < second < t1:
-        return ""
+        return None
     # The first step's work may run on into the second: the queue that it left is what keeps the GPU busy.
     later = view.gap_finder.clip(second, t1)
     idle_later, idle_all = int(later.program_time.sum()), int(view.gaps.program_time.sum())
     later_time = (t1 - second) * len(view.tables.devices)
     busy_afterwards = 1 - int(later.duration.sum()) / later_time
     if busy_afterwards < thresholds.GPU_BUSY_HIGH.value or idle_later > thresholds.LEAD_IN_SHARE.value * idle_all:
-        return ""
+        return None
     left_out = (IdleCause.PROFILER, IdleCause.LEAD_IN)
     times = view.gap_finder.clip(t0, second).time_by_cause().items()
     shares = {cause: time / evidence.device_time for cause, time in times if cause not in left_out}
     largest = sorted(shares, key=lambda cause: -shares[cause])[:3]
     listed = ", ".join(f"{cause.label} {format_percent(shares[cause])}" for cause in largest)
     idle, in_first = format_percent(1 - evidence.shares.busy), format_percent(sum(shares.values()))
-    return (
-        f"the GPU is idle {idle} of the time, {'all of it' if in_first == idle else in_first} in the first step "
-        f"({listed}), then it is {format_percent(busy_afterwards)} busy"
+    waits, then = (
+        " and ".join(cause.label for cause in largest[:2]),
+        f"then it is {format_percent(busy_afterwards)} busy",
     )
+
+    def say(cost: float) -> str:
+        if cost:
+            return f"the first step costs {format_percent(cost)} of the time: the GPU waits in it ({waits}), {then}"
+        part = "all of it" if in_first == idle else in_first
+        return f"the GPU is idle {idle} of the time, {part} in the first step ({listed}), {then}"
+
+    return say
 
 
 def find_recording_fault(evidence: Evidence) -> RecordingFault:
     """Find why the numbers of this scope are not those of the program."""
     cold = evidence.idle(IdleCause.COLD_CALL) - evidence.op_compilation  # which later steps do as well
     if cold >= thresholds.COLD_SHARE.value:
-        return RecordingFault(lambda share: f"{say_cold(share)}; record later steps", cold, "cold-call")
+        return RecordingFault(say_cold("; record later steps"), cold, "cold-call")
     if "not-warmed-up" in evidence.fired:
         warming = evidence.view.tables.compute_once(find_warming_steps)
         if not warming.count:
             return RecordingFault(always("not warmed up: record later steps"), pattern="not-warmed-up")
         first, last = (format_duration(warming.durations[index]) for index in (0, warming.count - 1))
         return RecordingFault(always(f"not warmed up ({first}, then {last} a step)"), pattern="not-warmed-up")
-    why, pattern = "", "first-step-wide" if describe_first_step_lead_in(evidence) else ""
+    why, pattern = "", _FIRST_STEP if describe_first_step_lead_in(evidence) else ""
     if "profiler-inflation" in evidence.fired and evidence.shares.busy < thresholds.GPU_BUSY_MOSTLY.value:
         share = min(estimate_frame_cost(evidence.view)[1] / evidence.view.scope.length, 1.0)
         why = f"Python stacks cost up to {format_percent(share)} of the time; record without them to measure"

@@ -16,7 +16,14 @@ from torchprof_tui.analysis.patterns.rules.host_code import measure_cpu_work
 from torchprof_tui.analysis.patterns.rules.multi_gpu import exposed_waiting_time, find_late_rank
 from torchprof_tui.analysis.patterns.rules.optimizer import measure_optimizer_share
 from torchprof_tui.analysis.patterns.rules.serving import GenerationSteps, find_generation_steps
-from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, Says, always, diagnose_finding
+from torchprof_tui.analysis.patterns.verdict.diagnosis import (
+    Diagnosis,
+    Evidence,
+    Says,
+    always,
+    diagnose_finding,
+    say_share,
+)
 from torchprof_tui.analysis.patterns.verdict.tree_model import EXPOSED
 from torchprof_tui.analysis.serving.serving_steps import KINDS, StepKind
 from torchprof_tui.analysis.time.intervals import union, unite
@@ -82,7 +89,7 @@ def diagnose_launching(evidence: Evidence) -> Diagnosis | None:
     view = evidence.view
     if waits := find_waiting_kind(view):
         kind, rows, text = waits
-        say = _say_waits(f"for the CPU, mostly in {kind.value}")
+        say = say_share("the GPU waits", f" for the CPU, mostly in {kind.value}")
         remedy = f"capture the {kind.value} steps as well: the others are graphs already"
         if kind is StepKind.PREFILL:
             remedy = "the decode steps are graphs already: compile the prefill, or read more tokens at once"
@@ -94,15 +101,11 @@ def diagnose_launching(evidence: Evidence) -> Diagnosis | None:
     count = format_count(round(per_step), "kernel") + (" a step" if steps else "")
     median = format_duration(find_median(view.work.events.duration)) if len(view.work) else ""
     median = f" (median {median})" if kernels > 1 and median else f" ({median})" if median else ""
-    say = _say_waits(f"for the CPU to dispatch and launch {count}{median}")
+    say = say_share("the GPU waits", f" for the CPU to dispatch and launch {count}{median}")
     launches = sorted_unique(view.work.launch[view.work.launch >= 0]).astype(np.int64)
     is_replayed, remedy = evidence.practices.uses_cuda_graphs, choose_launch_remedy(evidence, per_step)
     why = always(describe_replay_costs(view)) if is_replayed else _describe_launching(evidence, told)
     return Diagnosis(IdleCause.DISPATCH.id, share, say, remedy, why, launches, explained=others, told=told)
-
-
-def _say_waits(what_for: str) -> Says:
-    return lambda share: f"the GPU waits {format_percent(share)} of the time {what_for}"
 
 
 def _describe_launching(evidence: Evidence, measured: float) -> Says:
@@ -125,7 +128,7 @@ def _describe_launching(evidence: Evidence, measured: float) -> Says:
     def say(share: float) -> str:
         if format_percent(share) == total:
             return f"of these {total}: {parts}"
-        return f"idle {total} in all: {parts}" if share < measured else f"idle: {parts}"
+        return f"{total} with what other findings explain: {parts}" if share < measured else f"idle: {parts}"
 
     return say
 
@@ -210,7 +213,7 @@ def _diagnose_input(evidence: Evidence) -> Diagnosis | None:
     source = "for the data loader" if has_loader else "at the start of steps, where no op runs"
     remedy = finding.remedy.action if finding else "load in worker processes, ahead of the step, into pinned memory"
     why = always(finding.answer.seen if finding else "")
-    return Diagnosis(IdleCause.INPUT.id, share, _say_waits(source), remedy, why, waits.row)
+    return Diagnosis(IdleCause.INPUT.id, share, say_share("the GPU waits", f" {source}"), remedy, why, waits.row)
 
 
 def _diagnose_communication(evidence: Evidence) -> Diagnosis | None:
@@ -233,21 +236,15 @@ def _diagnose_communication(evidence: Evidence) -> Diagnosis | None:
     if reduces and (view.tables.rank_context is None or not is_waiting):
         sections = view.compute_once(communication.find_reduce_sections).values()
         section = max(share, sum(part.total for part in sections) / evidence.device_time)
-
-        def say_section(part: float) -> str:
-            return f"{reduces}, take {format_percent(part)} of the time with nothing computed beside, gaps included"
-
-        return Diagnosis(EXPOSED, section, say_section, communication.BUCKET_REMEDY.action, compared, events)
+        say = say_share(f"{reduces}, take", " with nothing computed beside, gaps included")
+        return Diagnosis(EXPOSED, section, say, communication.BUCKET_REMEDY.action, compared, events)
     remedy = finding.remedy.action if finding else "overlap them with compute"
     if is_waiting:
         add = f", {format_percent(min(waiting_time / max(card.exposed, 1), 1.0))} of it in a wait for a late rank"
     elif view.tables.rank_context is None and (rate := communication.find_slow_rate(card)):
         add = f", at {rate:.2g} GB/s (a late rank, or a slow network)"
     remedy = "open the traces of all ranks together" if add else remedy
-
-    def say(part: float) -> str:
-        return f"{collectives} takes {format_percent(part)} of the time while no kernel computes{add}"
-
+    say = say_share(f"{collectives} takes", f" while no kernel computes{add}")
     return Diagnosis(EXPOSED, share, say, remedy, compared, events)
 
 
@@ -294,16 +291,12 @@ def _diagnose_cold_calls(evidence: Evidence) -> Diagnosis | None:
         longest, in_ops = int(view.trace.duration[row]), view.clip(view.gap_finder.cold_ops).total
         longest_call = f" ({view.tables.name(row)} takes {format_duration(longest)}"
         longest_call += f", ops {format_duration(in_ops)} the first time that they run)" if in_ops > longest else ")"
-    remedy = "run some steps before you record; such calls happen once"
-
-    def say(part: float) -> str:
-        return f"{say_cold(part)}{longest_call}"
-
+    say, remedy = say_cold(longest_call), "run some steps before you record; such calls happen once"
     return Diagnosis(IdleCause.COLD_CALL.id, share, say, remedy, events=calls.row, is_recording_fault=True)
 
 
-def say_cold(share: float) -> str:
-    return f"not warmed up: cold calls take {format_percent(share)} of the time"
+def say_cold(what: str) -> Says:
+    return say_share("not warmed up: cold calls take", what)
 
 
 def _diagnose_cpu_work(evidence: Evidence) -> Diagnosis | None:
@@ -312,7 +305,10 @@ def _diagnose_cpu_work(evidence: Evidence) -> Diagnosis | None:
         return None
     work = evidence.view.compute_once(measure_cpu_work)
     before = ", before its first kernel" if work.is_setup else ""
-    say, remedy = _say_waits(f"for ops that compute on the CPU ({work.text}){before}"), finding.remedy.action
+    say, remedy = (
+        say_share("the GPU waits", f" for ops that compute on the CPU ({work.text}){before}"),
+        finding.remedy.action,
+    )
     is_fault, events = work.is_setup, finding.answer.events
     return Diagnosis(IdleCause.CPU_COMPUTE.id, share, say, remedy, events=events, is_recording_fault=is_fault)
 
@@ -324,10 +320,7 @@ def _diagnose_sync(evidence: Evidence) -> Diagnosis | None:
         if not share:
             return None
         calls = evidence.view.select_in_scope(evidence.view.gap_finder.sync_calls)
-
-        def say(part: float) -> str:
-            return f"calls that wait for the GPU leave it idle {format_percent(part)} of the time"
-
+        say = say_share("calls that wait for the GPU leave it idle")
         return Diagnosis(IdleCause.SYNC.id, share, say, "keep values on the GPU", events=calls.row)
     after_tokens = evidence.fired.get("token-sync")
     if after_tokens is not None and 2 * after_tokens.answer.at_stake >= finding.answer.at_stake:
@@ -360,7 +353,7 @@ def _diagnose_pause(evidence: Evidence) -> Diagnosis | None:
         often += f", in one step of {steps}"
         stacks = "" if line is not None else ", with stacks (with_stack=True)"
         remedy = f"record more steps{stacks}: a checkpoint, an evaluation or the garbage collector comes now and then"
-    say = _say_waits(f"for host code {place} ({often})")
+    say = say_share("the GPU waits", f" for host code {place} ({often})")
     return Diagnosis(IdleCause.HOST.id, share, say, remedy, events=pause.events, pause=pause)
 
 
@@ -372,7 +365,8 @@ def _diagnose_queue(evidence: Evidence) -> Diagnosis | None:
     events = events[events >= 0]
     if turns := measure_turn_taking(view):
         remedy = "split the batch into micro-batches (a pipeline), or keep the model on one GPU"
-        return Diagnosis(IdleCause.QUEUED.id, turns, _say_turns, remedy, events=events)
+        say = say_share("the GPUs take turns: each waits", " while another one computes")
+        return Diagnosis(IdleCause.QUEUED.id, turns, say, remedy, events=events)
     time = int(view.gaps.time[is_long, IdleCause.QUEUED].sum())
     if not time:
         return None
@@ -385,15 +379,5 @@ def _diagnose_queue(evidence: Evidence) -> Diagnosis | None:
         call = view.tables.name(int(waits.row[durations.argmax()]))
         held = f"; at that time the CPU is in {call} for {format_duration(int(durations.max()))}"
     remedy = "record a longer window, with the work before it, and look for waits between streams"
-
-    def say(part: float) -> str:
-        return (
-            f"for {format_percent(part)} of the time the next work is launched but does not start{held}; the reason "
-            "was not recorded"
-        )
-
+    say = say_share("for", f" the next work is launched but does not start{held}; the reason was not recorded")
     return Diagnosis(IdleCause.QUEUED.id, share, say, remedy, events=events)
-
-
-def _say_turns(share: float) -> str:
-    return f"the GPUs take turns: each waits {format_percent(share)} of the time while another one computes"
