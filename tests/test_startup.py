@@ -41,8 +41,9 @@ def test_the_list_of_jobs_does_not_wait_for_what_traces_need() -> None:
 
 def test_the_start_screen_needs_nothing_that_opens_traces() -> None:
     code = (
-        "import sys, torchprof_tui.app, torchprof_tui.commands.open.main\n"
-        "print(sorted(name for name in sys.modules if name.startswith('torchprof_tui.trace.loading')))"
+        "import sys, torchprof_tui.app, torchprof_tui.commands.open.main, torchprof_tui.ui.start.start_screen\n"
+        "later = {name for name in sys.modules if name.startswith('torchprof_tui.trace.loading')}\n"
+        "print(sorted(later | ({'msgspec', 'torchprof_tui.runs.history'} & sys.modules.keys())))"
     )
     assert output_of(code) == "[]\n"
 

@@ -11,7 +11,7 @@ from tests.helpers.explorer_app import settled
 from tests.helpers.golden_files import at_every_size, compare_golden, text_on_screen
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.loading.opener import SingleTraceOpener
-from torchprof_tui.ui.start import start_screen
+from torchprof_tui.ui.start import recent_traces, start_screen
 from torchprof_tui.ui.start.recent_traces import LocalTrace, RecentTrace
 from torchprof_tui.ui.start.start_screen import StartScreen
 
@@ -40,9 +40,9 @@ def known_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = "train.py --config configs/small.yaml --batch-size 32 --workers 4 --epochs 1 --device cuda"
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(start_screen, "__version__", "1.2.3")
-    monkeypatch.setattr(start_screen, "list_recent_traces", lambda: recent)
-    monkeypatch.setattr(start_screen, "find_traces", lambda folder, _: local if folder == FOLDER else [])
-    monkeypatch.setattr(start_screen, "read_commands", lambda _: {str(TRAIN_TRACE): f"python {command}"})
+    monkeypatch.setattr(recent_traces, "list_recent_traces", lambda: recent)
+    monkeypatch.setattr(recent_traces, "find_traces", lambda folder, _: local if folder == FOLDER else [])
+    monkeypatch.setattr(recent_traces, "read_commands", lambda _: {str(TRAIN_TRACE): f"python {command}"})
 
 
 @at_every_size

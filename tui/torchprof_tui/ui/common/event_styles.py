@@ -114,12 +114,12 @@ def lighten(color: str, steps: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ThemeColors:
-    """The colours of the app's theme that the palette is built from, as `#rrggbb`."""
+    """The colours of the app's theme that the palette is built from, as `#rrggbb`. By default of the dark one."""
 
     dark: bool = True
     background: str = "#121212"
-    foreground: str = "#e0e0e0"
-    accent: str = "#5fafd7"
+    foreground: str = "#dadada"
+    accent: str = "#ffaf5f"
 
 
 @dataclass(frozen=True)

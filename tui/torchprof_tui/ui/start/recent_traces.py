@@ -10,14 +10,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta
 
+from torchprof_tui.runs.history import read_request
 from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.typed_json import MAX_UNIX_SECONDS, is_storable, read_typed_file
 from torchprof_tui.trace.core.typed_json import Path as PathText
@@ -173,3 +175,19 @@ def _file_size(spec: str) -> int | None:
         return sum_trace_sizes(Path(spec)) if os.path.isdir(spec) else os.stat(spec).st_size
     except (OSError, ValueError):
         return None
+
+
+MAX_COMMAND_CHARACTERS = 200
+
+
+def read_commands(specs: Iterable[str]) -> dict[str, str]:
+    """Read the command of each trace that was recorded by a run: spec → command. Reads a small file for each."""
+    commands: dict[str, str] = {}
+    for spec in specs:
+        try:
+            stored = read_request(spec)
+        except (UnreadableFileError, OSError, ValueError):
+            continue
+        if stored is not None:
+            commands[spec] = shlex.join(stored.request.command)[:MAX_COMMAND_CHARACTERS]
+    return commands

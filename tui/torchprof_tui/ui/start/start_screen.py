@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import itertools
 import os
 import re
-import shlex
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual import events, work
 from textual.app import ComposeResult
@@ -28,8 +28,6 @@ from textual.widgets.option_list import Option
 
 from torchprof_samples import SAMPLES
 from torchprof_tui import __version__
-from torchprof_tui.runs.history import read_request
-from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.user_files import make_absolute
 from torchprof_tui.trace.specs.address import ListedTrace, list_local_suffixes
@@ -39,7 +37,13 @@ from torchprof_tui.ui.common.bindings import style_hints
 from torchprof_tui.ui.common.cell_text import find_common_prefix, truncate
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.number_format import format_age, format_file_size
-from torchprof_tui.ui.start.recent_traces import LocalTrace, RecentTrace, find_traces, list_recent_traces
+
+if TYPE_CHECKING:
+    from torchprof_tui.ui.start.recent_traces import LocalTrace, RecentTrace
+
+KNOWN_TRACES = "torchprof_tui.ui.start.recent_traces"
+"""Imported by name on the thread that lists traces: what reads small files of others is not needed before the first
+frame."""
 
 MAX_ENTRIES = 5_000  # entries of a folder that are examined; completion must keep up with typing
 
@@ -90,9 +94,6 @@ def list_completions(typed: str) -> list[str]:
     known = (*list_local_suffixes(), "/")
     names.sort(key=lambda name: (not name.endswith(known), name))
     return [parent + name for name in names]
-
-
-MAX_COMMAND_CHARACTERS = 200
 
 
 GUIDE = Content.from_markup("""\
@@ -229,11 +230,12 @@ class StartScreen(GuardedScreen[None]):
     @work(thread=True, exclusive=True, group="look")
     def _search_traces(self) -> None:
         """List the recent traces, which are known at once, and then those in the folder, too."""
-        recent = list_recent_traces()
-        self._commands = read_commands(trace.spec for trace in recent[:RECENT_SHOWN] if not trace.is_missing)
+        known = importlib.import_module(KNOWN_TRACES)
+        recent: list[RecentTrace] = known.list_recent_traces()
+        self._commands = known.read_commands(trace.spec for trace in recent[:RECENT_SHOWN] if not trace.is_missing)
         self.app.call_from_thread(self._show_rows, recent, [])
-        local = find_traces(self._folder, SCAN_LIMIT)
-        self._commands = {**self._commands, **read_commands(str(trace.path) for trace in local[:LOCAL_SHOWN])}
+        local: list[LocalTrace] = known.find_traces(self._folder, SCAN_LIMIT)
+        self._commands = {**self._commands, **known.read_commands(str(trace.path) for trace in local[:LOCAL_SHOWN])}
         self.app.call_from_thread(self._show_rows, recent, local)
 
     def _show_rows(self, recent: list[RecentTrace], local: list[LocalTrace]) -> None:
@@ -464,16 +466,3 @@ def name_trace(path: Path) -> str:
     stem, *parts = path.name.partition(".pt.trace.json")[0].split(".")
     is_run = path.parent.name.startswith(f"{stem}-")
     return " ".join([path.parent.name, *parts]) if is_run else path.name
-
-
-def read_commands(specs: Iterable[str]) -> dict[str, str]:
-    """Read the command of each trace that was recorded by a run: spec → command. Reads a small file for each."""
-    commands: dict[str, str] = {}
-    for spec in specs:
-        try:
-            stored = read_request(spec)
-        except (UnreadableFileError, OSError, ValueError):
-            continue
-        if stored is not None:
-            commands[spec] = shlex.join(stored.request.command)[:MAX_COMMAND_CHARACTERS]
-    return commands
