@@ -231,7 +231,8 @@ _CAUSES = {
 def _build_cause(view: ScopeView, verdict: Verdict, base: CostBase) -> Finding | None:
     """Build a finding of the cause that the verdict names; None where a pattern is about it, or nothing is lost."""
     name = "host-code" if verdict.cause == IdleCause.HOST.id else verdict.cause
-    if verdict.pattern or name not in _CAUSES or not verdict.remedy or not len(view.tables.work):
+    diagnosis = verdict.diagnosis
+    if diagnosis is None or verdict.pattern or name not in _CAUSES or not verdict.remedy or not len(view.tables.work):
         return None
     path = _list_path(view)
     if verdict.cause in (EXPOSED, COPIES):
@@ -246,9 +247,9 @@ def _build_cause(view: ScopeView, verdict: Verdict, base: CostBase) -> Finding |
         name, Section.BEYOND, title, meaning, verdict.remedy, "No pattern is about it: the largest cause.",
         lambda _: Answer.absent(), severity=Severity.PROBLEM,
     )  # fmt: skip
-    events = verdict.events if len(verdict.events) else view.representative_events()
+    events = diagnosis.events if len(diagnosis.events) else view.representative_events()
     # Of launching, a pause is a part, although the two compete for the sentence.
     is_launching = verdict.cause == IdleCause.DISPATCH.id
-    lost = spans.total if is_launching else int(verdict.share * base.time)
+    lost = spans.total if is_launching else int(diagnosis.share * base.time)
     answer = Answer.fired(verdict.what, np.sort(events), lost, Remedy(verdict.remedy), spans=spans)
     return Finding(pattern, answer, 0.0, verdict.line)

@@ -87,6 +87,19 @@ SAY_NOTHING = always("")
 
 
 @dataclass(frozen=True, slots=True)
+class RecordingFault:
+    """Why a recording does not represent the program.
+
+    `say`: builds it from the share of the time that is lost, "" for nothing worth a word; `share`: as measured.
+    `pattern`: the id of the pattern of the lost time, "" for none.
+    """
+
+    say: Says = SAY_NOTHING
+    share: float = 0.0
+    pattern: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
     """One thing that costs time.
 
@@ -96,7 +109,8 @@ class Diagnosis:
     that the CPU was in during it, not that of the next launch. `late_rank`: the index of the rank that is waited for,
     if only its own verdict can say why. `pattern`: the id of the fired pattern that it is about, "" for none.
     `explained`: the part of `share` that other patterns explain. `say_before`: builds what stands before it, how the
-    first step differs, from the share that this step costs.
+    first step differs, from the share that this step costs. `fault`: the recording's; `around`: what stands before and
+    after all of it.
     """
 
     cause: str
@@ -111,7 +125,9 @@ class Diagnosis:
     pattern: str = ""
     explained: float = 0.0
     told: float | None = None
-    say_before: Says | None = None
+    say_before: Says = SAY_NOTHING
+    fault: RecordingFault = RecordingFault()
+    around: tuple[str, str] = ("", "")
 
     @property
     def own_share(self) -> float:

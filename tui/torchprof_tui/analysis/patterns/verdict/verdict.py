@@ -17,9 +17,9 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_
 from torchprof_tui.analysis.patterns.rules.warmup import estimate_frame_cost, find_warming_steps
 from torchprof_tui.analysis.patterns.verdict.cpu_only import build_cpu_time_tree, diagnose_cpu
 from torchprof_tui.analysis.patterns.verdict.diagnosis import (
-    SAY_NOTHING,
     Diagnosis,
     Evidence,
+    RecordingFault,
     Says,
     always,
     find_pattern,
@@ -28,7 +28,6 @@ from torchprof_tui.analysis.patterns.verdict.gpu_work import diagnose_gpu_work
 from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, EXPOSED, TimeTree
 from torchprof_tui.analysis.patterns.verdict.waiting import diagnose_waiting, measure_turn_taking, say_cold
-from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -45,29 +44,6 @@ class Regime(TextEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RecordingFault:
-    """Why a recording does not represent the program.
-
-    `say`: builds it from the share of the time that is lost, "" for nothing worth a word; `share`: as measured.
-    `pattern`: the id of the pattern of the lost time, "" for none.
-    """
-
-    say: Says = SAY_NOTHING
-    share: float = 0.0
-    pattern: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Wording:
-    """What a verdict's texts are built from: the largest cost, the recording's fault, and what stands around them."""
-
-    diagnosis: Diagnosis
-    fault: RecordingFault = RecordingFault()
-    before: str = ""
-    after: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Verdict:
     """The answer that is read first.
 
@@ -77,9 +53,8 @@ class Verdict:
     the index of the rank that is waited for, if only its own verdict can say why. `tree`: the scope's time by cause,
     None where nothing is known. `cause`: the part of it that `first` is about.
     `remedy`: the part of `first` that says what to do, "" for nothing. `pattern`: the fired pattern that `first` is
-    about, `fault_pattern` the one that says why the recording is not representative: ids, "" for none. `share`: of the
-    devices' time, 0..1; `events`: the rows that prove it. `wording`: what the texts are built from, None if they say no
-    cost.
+    about, `fault_pattern` the one that says why the recording is not representative: ids, "" for none.
+    `diagnosis`: what the texts are built from, None where nothing was found.
     """
 
     regime: Regime
@@ -96,9 +71,7 @@ class Verdict:
     busy_base: str = "the steps"
     pattern: str = ""
     fault_pattern: str = ""
-    share: float = 0.0
-    events: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    wording: Wording | None = field(default=None, compare=False, repr=False)
+    diagnosis: Diagnosis | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_problem(self) -> bool:
@@ -138,14 +111,12 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
     evidence = Evidence(view, findings, shares, tree)
     diagnosis = _choose_diagnosis(evidence, regime)
     fitted = fit_remedy(view.tables.practices, Remedy(diagnosis.remedy)).action if diagnosis.remedy else ""
-    diagnosis = replace(diagnosis, remedy=fitted)
-    fault, after = find_recording_fault(evidence), ""
-    if data_loss:
-        after = f" ({reasons.PARTIAL_INPUT_NOTE}: {data_loss.summary})"
+    after = f" ({reasons.PARTIAL_INPUT_NOTE}: {data_loss.summary})" if data_loss else ""
+    diagnosis = replace(diagnosis, remedy=fitted, fault=find_recording_fault(evidence), around=("", after))
     finder, pause = view.tables.line_finder, diagnosis.pause
     line = finder.find_gap_line(*pause.longest) if pause else finder.find_common_line(diagnosis.events)
     found = Verdict(regime, shares.busy, "", line=line, tree=tree, busy_base=base)
-    return _name_largest(found, Wording(diagnosis, fault, after=after), findings)
+    return _name_largest(found, diagnosis, findings)
 
 
 def tell_costs(verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
@@ -154,22 +125,21 @@ def tell_costs(verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
     Where others explain most of it the wait stays what was measured.
     """
     costs = {found.id: found.share for found in findings if found.is_significant}
-    return _word(verdict, verdict.wording, costs) if verdict.wording is not None else verdict
+    return _word(verdict, verdict.diagnosis, costs) if verdict.diagnosis is not None else verdict
 
 
-def _word(verdict: Verdict, wording: Wording, costs: Mapping[str, float]) -> Verdict:
+def _word(verdict: Verdict, diagnosis: Diagnosis, costs: Mapping[str, float]) -> Verdict:
     """Build the texts of a verdict. `costs`: shares of the time by finding; without one, what was measured is said."""
-    diagnosis, fault = wording.diagnosis, wording.fault.say(costs.get(wording.fault.pattern, wording.fault.share))
+    fault = diagnosis.fault.say(costs.get(diagnosis.fault.pattern, diagnosis.fault.share))
     cost = costs.get(verdict.pattern or verdict.cause, diagnosis.measured)
     share = cost if 2 * cost > diagnosis.measured else diagnosis.measured
     what, why = diagnosis.say(share), diagnosis.say_why(share)
-    if diagnosis.say_before is not None and (before := diagnosis.say_before(costs.get(_FIRST_STEP, 0.0))):
+    if before := diagnosis.say_before(costs.get(_FIRST_STEP, 0.0)):
         what = f"{before}; {what}"
     sentence = f"{what}: {diagnosis.remedy}" if diagnosis.remedy else what
     if fault and not diagnosis.is_recording_fault:
         sentence = f"{fault}; {sentence}"
-    first = f"{wording.before}{sentence}{wording.after}"
-    return replace(verdict, first=first, what=what, why=why, recording_fault=fault)
+    return replace(verdict, first=sentence.join(diagnosis.around), what=what, why=why, recording_fault=fault)
 
 
 def measure_regime(view: ScopeView) -> ScopeRegime:
@@ -189,21 +159,18 @@ def measure_regime(view: ScopeView) -> ScopeRegime:
     return ScopeRegime(regime, shares.busy)
 
 
-def _name_largest(verdict: Verdict, wording: Wording, findings: Sequence[Finding]) -> Verdict:
+def _name_largest(verdict: Verdict, diagnosis: Diagnosis, findings: Sequence[Finding]) -> Verdict:
     """Add to a verdict what costs most, why, and the pattern that is about it."""
-    diagnosis, fault = wording.diagnosis, wording.fault
     named = replace(
         verdict,
         cause=diagnosis.cause,
         remedy=diagnosis.remedy,
         pattern=find_pattern(diagnosis, findings),
-        fault_pattern=fault.pattern,
+        fault_pattern=diagnosis.fault.pattern,
         late_rank=diagnosis.late_rank,
-        share=diagnosis.share,
-        events=diagnosis.events,
-        wording=wording,
+        diagnosis=diagnosis,
     )
-    return _word(named, wording, {})
+    return _word(named, diagnosis, {})
 
 
 def _describe_unknown(view: ScopeView) -> str:
@@ -257,7 +224,7 @@ def _decide_without_gpu(view: ScopeView, missing_reason: str, findings: Sequence
     is_cpu_only = not view.tables.is_slice and not len(view.tables.calls)
     prefix = "CPU-only trace:" if is_cpu_only else f"{_describe_lost_work(view) or missing_reason};"
     found = Verdict(Regime.CPU_ONLY, None, "", line=line, tree=tree)
-    return _name_largest(found, Wording(diagnosis, before=f"{prefix} "), findings)
+    return _name_largest(found, replace(diagnosis, around=(f"{prefix} ", "")), findings)
 
 
 def _describe_lost_work(view: ScopeView) -> str:
