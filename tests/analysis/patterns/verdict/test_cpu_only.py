@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.trace_builder import Entry, annotation, cpu, python, runtime, step, trace
+from torchprof_tui.analysis.patterns.engine.check_scope import default_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
+from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime, Verdict
 
 LOADER = "enumerate(DataLoader)#_{}DataLoaderIter.__next__"
@@ -51,6 +53,14 @@ def test_the_longest_op_is_named() -> None:
 def test_code_outside_any_op() -> None:
     verdict = decide(step(1, 0, 1000), cpu("aten::mm", 100, 200), step(2, 1000, 1000), cpu("aten::mm", 1100, 200))
     assert "code outside any op takes 80 % of the CPU's time" in verdict.first
+
+
+def test_code_before_the_first_op_and_after_the_last_costs_its_time() -> None:
+    """An annotation of 1 ms, with one op of 200 µs in the middle."""
+    built = trace(annotation("epoch", 0, 1000), cpu("aten::mm", 400, 200))
+    report = check_trace(built, default_scope(built))
+    assert (report.problems[0].id, report.problems[0].cost) == ("host-code", 800_000)
+    assert "code outside any op takes 80 % of the CPU's time" in report.verdicts[0].first
 
 
 def test_code_outside_any_op_without_a_name_asks_for_stacks() -> None:

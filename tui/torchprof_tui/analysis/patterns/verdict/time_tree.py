@@ -173,4 +173,6 @@ def find_spans(view: ScopeView, finding: Finding) -> Spans:
     gpu, host = evidence.select(on_gpu), evidence.select(~on_gpu)
     host_spans = finding.answer.spans if finding.answer.spans is not None else host.intervals
     order = _ORDER.get(finding.id, -1 if finding.pattern.is_fault else 0)
-    return Spans(finding, host_spans.clip(*view.window), gpu.intervals.clip(*view.window), order)
+    # Without a GPU a thread's time begins before its first op.
+    window = view.window if len(view.tables.work) else (view.scope.t0, view.scope.t1)
+    return Spans(finding, host_spans.clip(*window), gpu.intervals.clip(*window), order)
