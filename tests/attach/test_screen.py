@@ -15,7 +15,7 @@ from tests.helpers.explorer_app import settled, until
 from tests.helpers.golden_files import text_on_screen
 from torchprof_attach.command.main import NEXT_TIME, NEXT_TIME_HANG
 from torchprof_attach.session import Job, Recorded, Say, Wish
-from torchprof_attach.ui.attach_screen import AttachScreen
+from torchprof_attach.ui.attach_screen import NOT_LISTED, AttachScreen, JobsListed
 from torchprof_tui.ui.common.ordered_keys import HelpApp, OrderedKeysApp
 
 JOBS = [
@@ -113,7 +113,22 @@ async def test_enter_records_the_rank_of_the_cursor_and_opens_its_trace() -> Non
         assert not screen.is_recording
 
 
-async def test_a_records_all_ranks_of_the_job_and_opens_them_together() -> None:
+async def test_keys_typed_before_the_list_is_on_the_screen_record_nothing() -> None:
+    session = FakeSession(JOBS)
+    app = ScreenApp(session)
+    async with app.run_test():
+        screen = app.screen
+        assert isinstance(screen, AttachScreen)
+        screen._is_left.set()  # lists no more
+        screen._is_listed, screen.jobs = False, []
+        screen.on_jobs_listed(JobsListed(JOBS[1:]))
+        screen.action_record_one()
+        screen.action_take_dump()
+        assert not screen.is_recording
+        assert screen._status.message == NOT_LISTED
+
+
+async def test_r_records_all_ranks_of_the_job_and_opens_them_together() -> None:
     async with attach_screen() as (screen, pilot, session, app):
         session.gate.set()
         await pilot.press("r")

@@ -17,7 +17,7 @@ class AttachOptions(Options):
     command_name = "attach"
     description = (
         "Record a job that is already running, without a restart: a list of the ranks of yours on this host and "
-        "others, of which enter records one and a all at the same iteration. With PID or --all it records without "
+        "others, of which enter records one and r all at the same iteration. With PID or --all it records without "
         "a screen. A job can be recorded if it was started with KINETO_USE_DAEMON=1 (any torch of Linux since 2.1), "
         "is a server of vLLM or SGLang with its profiler on, was started by torchprof-tui run, or has called "
         "torchprof_runs.install(). Nothing is installed on other hosts; python3 runs there."

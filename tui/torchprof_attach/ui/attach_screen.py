@@ -1,4 +1,4 @@
-"""Screen of running jobs: `enter` records the rank at the cursor, `a` all ranks of its job, at the same iteration."""
+"""Screen of running jobs: `enter` records the rank at the cursor, `r` all ranks of its job, at the same iteration."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ GUIDE = Guide(
 
 REFRESH_SECONDS = 2.0
 LISTING = "looking for jobs …"
+NOT_LISTED = "the key came before the list: press it again"
 COLUMNS = (("host", 11), ("pid", 8), ("rank", 9), ("job", 16), ("way", 8), ("it/s", 6), ("GPU", 6), ("memory", 9))
 """Headings and cells; the command has the rest."""
 
@@ -122,6 +123,7 @@ class AttachScreen(ListScreen):
         self.session = session
         self.jobs: list[Job] = []
         self.is_recording = False
+        self._is_listed = False  # whether a list is on the screen: keys typed before must not act on a job unseen
         self._connect, self._wish, self._folder = connect, wish, folder
         self._next_time, self._next_time_hang = next_time
         self._watch_seconds = watch_seconds
@@ -174,6 +176,10 @@ class AttachScreen(ListScreen):
         watch = "" if self._watch_seconds is None else f" · watching for hangs of {self._watch_seconds:g} s"
         self._title.show_state(f"attach {hosts}: {ready} of {len(self.jobs)} processes can be recorded{lost}{watch}")
         self._show_detail()
+        self.call_after_refresh(self._note_listed)
+
+    def _note_listed(self) -> None:
+        self._is_listed = True
 
     @property
     def _cursor_job(self) -> Job | None:
@@ -233,7 +239,9 @@ class AttachScreen(ListScreen):
 
     def _record(self, jobs: list[Job]) -> None:
         job = self._cursor_job
-        if self.is_recording:
+        if not self._is_listed:
+            self.show_message(NOT_LISTED)
+        elif self.is_recording:
             self.show_message("a recording goes on; esc stops waiting for it")
         elif job is not None and (not jobs or not jobs[0].way):
             self._status.show_message(f"{job.label} cannot be recorded: {job.why}", is_warning=True)
@@ -275,7 +283,9 @@ class AttachScreen(ListScreen):
 
     def action_take_dump(self) -> None:
         job = self._cursor_job
-        if self.is_recording:
+        if not self._is_listed:
+            self.show_message(NOT_LISTED)
+        elif self.is_recording:
             self.show_message("a recording goes on; esc stops waiting for it")
         elif job is not None:
             ranks = [each for each in self.jobs if each.group == job.group and (each is job or not each.launcher)]
