@@ -16,7 +16,7 @@ from tests.helpers.pattern_traces import ADD, GEMM, H200, op_with_work
 from tests.helpers.shape_traces import load_entries, op_with_shapes
 from tests.helpers.trace_builder import step
 from torchprof_tui.answers.pictures.roofline import draw_roofline
-from torchprof_tui.answers.pictures.svg import Axis
+from torchprof_tui.answers.pictures.svg import Axis, Canvas
 from torchprof_tui.answers.roofline import build_roofline
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -150,6 +150,22 @@ def test_names_from_a_trace_are_escaped(tmp_path: Path, capsys: pytest.CaptureFi
     titles = [each.text or "" for each in picture.root.iter(f"{SVG}title")]
     assert f"{shown}: memory 4,800 GB/s" in titles
     assert "\x1b" not in (tmp_path / "out.svg").read_text()
+
+
+def test_names_are_escaped_on_a_part_of_a_screen(tmp_path: Path) -> None:
+    """It has the size of its cells, the colours of the theme, and no page."""
+    entries = op_with_shapes("aten::mm" + HOSTILE, [[64, 64], [64, 64]], [H, H], 0, 20, 90, GEMM + HOSTILE)
+    trace = load_entries(tmp_path, entries, {**H200, "name": f"NVIDIA H200{HOSTILE}"})
+    svg = draw_roofline(build_roofline(trace), Canvas(700, 280, 1.25, "#e0e0e0", "#a0a0a0", "#404040", "#121212"))
+    picture = DrawnPicture(svg)
+    tags = {each.tag.removeprefix(SVG) for each in picture.root.iter()}
+    assert tags <= {"svg", "title", "style", "text", "path", "circle"}
+    assert (picture.root.attrib["width"], picture.root.attrib["height"]) == ("700", "280")
+    assert picture.root.attrib["viewBox"] == "0 0 560 224"
+    assert "alert" in svg
+    assert "\x1b" not in svg
+    inside = [each for each in picture.root.iter(f"{SVG}text") if 0 <= float(each.attrib["x"]) <= 560]
+    assert len(inside) == len(list(picture.root.iter(f"{SVG}text"))) > 5
 
 
 def test_pictures_say_nothing_of_this_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

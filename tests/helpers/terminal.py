@@ -63,6 +63,10 @@ class Terminal:
     def text(self) -> str:
         return "\n".join(line.rstrip() for line in self.screen.display)
 
+    def filter(self, data: bytes) -> bytes:
+        """Return what the screen shows of the output; for terminals that know more than pyte does."""
+        return data
+
     def send(self, keys: str) -> None:
         os.write(self._master, keys.encode())
 
@@ -122,6 +126,7 @@ class Terminal:
             return False
         if not data:
             return False
+        data = self.filter(data)
         # Keep an escape sequence that the read cut in two, so that a query is still recognized.
         data = self._pending + data
         cut = data.rfind(b"\x1b", -40)

@@ -28,6 +28,7 @@ SAMPLE = find("matmul_add_64_cold_eager").path
 GOOD = """
 theme = "light"
 colors = 256
+pictures = "blocks"
 mouse = false
 interpreter = "~/venv/bin/python"
 jobs = 4
@@ -73,6 +74,7 @@ def test_every_setting_is_read(config: Path) -> None:
     assert configuration.values == {
         "theme": "light",
         "colors": "256",
+        "pictures": "blocks",
         "mouse": False,
         "interpreter": os.path.expanduser("~/venv/bin/python"),
         "jobs": 4,

@@ -24,6 +24,7 @@ FILE_NAME = "config.toml"
 INTERPRETER_VARIABLE = "TORCHPROF_TUI_PYTHON"
 CACHE_FOLDER_VARIABLE = "TORCHPROF_TUI_CACHE"
 CACHE_LIMIT_VARIABLE = "TORCHPROF_TUI_CACHE_LIMIT"
+PICTURES_VARIABLE = "TORCHPROF_TUI_PICTURES"
 
 
 def find_config_file() -> str | None:
@@ -91,5 +92,6 @@ VARIABLES = {
     "cache.folder": CACHE_FOLDER_VARIABLE,
     "cache.limit": CACHE_LIMIT_VARIABLE,
     "jobs": JOBS,
+    "pictures": PICTURES_VARIABLE,
 }
 """Environment variables by the setting for which they are the seam to worker processes and recordings."""

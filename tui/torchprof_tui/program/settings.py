@@ -60,6 +60,15 @@ SETTINGS = (
         '"256"',
         ("NO_COLOR", "TEXTUAL_COLOR_SYSTEM"),
     ),
+    Setting(
+        "pictures",
+        Literal["auto", "kitty", "blocks"],
+        "auto",
+        '"auto", "kitty" or "blocks"',
+        "pictures where the terminal says that it draws them; blocks: characters everywhere",
+        '"blocks"',
+        (VARIABLES["pictures"],),
+    ),
     Setting("mouse", bool, "true", "true or false", "false leaves the mouse to the terminal, to select text", "false"),
     Setting(
         "interpreter",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from torchprof_tui.analysis.memory.findings.memory_finding import KIB, format_size
 from torchprof_tui.answers.memory import StackedCurve
+from torchprof_tui.answers.pictures.steps import draw_bands
 from torchprof_tui.answers.pictures.svg import (
     BLUE,
     GREEN,
@@ -27,7 +26,6 @@ from torchprof_tui.answers.pictures.svg import (
     label_times,
     shorten_label,
 )
-from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
 
 LEFT, RIGHT, PLOT = 90, 720, 320
@@ -59,15 +57,7 @@ def draw_memory_curve(curve: StackedCurve) -> str:
         unit, step = larger, step * KIB
     inner = Axis(y_axis.low / step, y_axis.high / step, y_axis.start, y_axis.end)
     picture.draw_y_axis(y_axis, LEFT, RIGHT, [(value * step, f"{value:,.10g} {unit}") for value in inner.find_ticks()])
-    for band, color, low, high in zip(curve.bands, COLORS, edges[:-1], edges[1:], strict=False):
-        if sum(band.bytes):
-            points = [*_trace_steps(high, x_axis, y_axis), *reversed(_trace_steps(low, x_axis, y_axis))]
-            shape = " ".join(f"{x:.2f},{y:.2f}" for x, y in points)
-            picture.shape("polygon", {"points": shape, "fill": color}, band.name, band=band.name)
-    if kept.any():
-        first = int(np.argmax(kept > 0))  # before the first record it is unknown
-        known = replace(x_axis, start=x_axis.start + first * (x_axis.end - x_axis.start) / len(kept))
-        picture.path(_trace_steps(kept[first:], known, y_axis), "line dashed", "reserved")
+    draw_bands(picture, [band.name for band in curve.bands], edges, kept, COLORS, x_axis, y_axis)
     picture.draw_x_axis(x_axis, bottom, bottom, label_times(x_axis))
     x, y = x_axis.place(peak.time_ns), y_axis.place(peak.allocated_bytes)
     data = {"time_ns": peak.time_ns, "bytes": peak.allocated_bytes}
@@ -94,15 +84,3 @@ def _draw_legend(picture: Picture, curve: StackedCurve, y: float, has_reserved: 
             picture.text(WIDTH - MARGIN, y + 4, format_size(band.peak_bytes), anchor="end")
     if curve.cannot_tell is not None:
         picture.text(x, y + LINE + 4, "allocations are not told apart", "muted")
-
-
-def _trace_steps(sizes: I64, x_axis: Axis, y_axis: Axis) -> list[tuple[float, float]]:
-    """Return the corners of a step function of as many equal intervals as there are sizes."""
-    width = (x_axis.end - x_axis.start) / len(sizes)
-    changes = [0, *(np.flatnonzero(np.diff(sizes)) + 1).tolist(), len(sizes)]
-    levels = [y_axis.place(int(sizes[first])) for first in changes[:-1]]
-    return [
-        (x_axis.start + width * column, level)
-        for level, first, last in zip(levels, changes[:-1], changes[1:], strict=True)
-        for column in (first, last)
-    ]

@@ -15,6 +15,7 @@ from torchprof_tui.answers.pictures.svg import (
     RED,
     WIDTH,
     Axis,
+    Canvas,
     Picture,
     choose_log_axis,
     label_numbers,
@@ -23,7 +24,8 @@ from torchprof_tui.answers.pictures.svg import (
 from torchprof_tui.answers.roofline import DeviceRoof, Roofline, RooflineGroup
 from torchprof_tui.trace.core.time_format import format_duration
 
-MAX_ROWS = 12  # groups in the table below the picture
+MARKS = "123456789abc"  # on a canvas, of the groups in the table
+MAX_ROWS = len(MARKS)  # groups in the table below the picture
 
 LEFT, RIGHT, PLOT = 90, WIDTH - MARGIN, 360
 MIN_RADIUS, MAX_RADIUS, LABEL_WIDTH, NUMBER_WIDTH = 4.0, 22.0, 150, 18
@@ -40,12 +42,17 @@ _COLUMNS = (
 )
 
 
-def draw_roofline(roofline: Roofline) -> str:
-    """Draw a roofline as SVG. The table below it has the groups with a rate, also those in GB/s alone."""
+def draw_roofline(roofline: Roofline, canvas: Canvas | None = None) -> str:
+    """Draw a roofline as SVG. The table below it has the groups with a rate, also those in GB/s alone.
+
+    A canvas has the plot alone.
+    """
     points = roofline.list_points()
     listed = roofline.list_known()[:MAX_ROWS]
-    top = HEADING + 2 * LINE + 16
+    top, right = HEADING + 2 * LINE + 16.0, float(RIGHT)
     bottom = top + PLOT
+    if canvas is not None:
+        top, bottom, right = LINE / 2, max(canvas.height - 50, LINE * 2), max(canvas.width - MARGIN, LEFT + LABEL_WIDTH)
     devices = ", ".join(roof.device for roof in roofline.roofs) or "a device whose peaks are unknown"
     picture = Picture(
         "Roofline",
@@ -54,10 +61,11 @@ def draw_roofline(roofline: Roofline) -> str:
             f"{len(points):,} of {len(roofline.groups):,} groups of like launches have FLOPs and bytes: circles, "
             f"larger with more GPU time. Rates are known of {format_share(roofline.known_share)} of it.",
         ],
-        bottom + 88 + LINE * (len(listed) + 1),
+        round(bottom) + 88 + LINE * (len(listed) + 1),
+        canvas,
     )
-    x_axis, y_axis = choose_axes(roofline, (LEFT, RIGHT), (bottom, top))
-    picture.draw_y_axis(y_axis, LEFT, RIGHT, label_numbers(y_axis))
+    x_axis, y_axis = choose_axes(roofline, (LEFT, right), (bottom, top))
+    picture.draw_y_axis(y_axis, LEFT, right, label_numbers(y_axis))
     picture.draw_x_axis(x_axis, top, bottom, label_numbers(x_axis))
     labels = [label for roof in roofline.roofs for label in _draw_roof(picture, roof, x_axis, y_axis)]
     numbers = []
@@ -75,23 +83,30 @@ def draw_roofline(roofline: Roofline) -> str:
             tflops=tflops,
         )
         if group in listed:
-            numbers.append((x + radius + 2, y + 4, str(listed.index(group) + 1)))
+            number = listed.index(group)
+            numbers.append((x + radius + 2, y + 4, str(number + 1) if canvas is None else MARKS[number]))
     for x, y, mark in reversed(numbers):  # where there is no room, that of the longer one
         if all(abs(x - other) > NUMBER_WIDTH or abs(y - line) > LINE * 0.7 for other, line, _ in labels):
             labels.append((x, y, mark))
     for x, y, label in labels:
         picture.text(x, y, label, "halo")
     if not points:
-        middle = (LEFT + RIGHT) / 2
-        picture.text(middle, bottom - PLOT / 2, "no FLOPs: no matrix product with known shapes", "muted", "middle")
+        said = "no FLOPs: no matrix product with known shapes"
+        picture.text((LEFT + right) / 2, (top + bottom) / 2, said, "muted", "middle")
     picture.text(LEFT + 8, top + 16, "TFLOP/s", "muted")
-    picture.text(RIGHT, bottom + 42, "FLOPs per byte", "muted", "end")
-    for number, (limit, color) in enumerate(LIMITS.items()):
-        x = LEFT + 6 + number * 180
-        picture.shape("circle", {"cx": x, "cy": bottom + 38, "r": 5, "fill": color})
-        picture.text(x + 10, bottom + 42, limit if limit == "unknown" else f"limited by {limit}", "muted")
-    _draw_table(picture, listed, bottom + 74)
+    picture.text(right, bottom + 42, "FLOPs per byte", "muted", "end")
+    _draw_limits(picture, bottom + 42, min((right - LEFT - 100) / len(LIMITS), 180))
+    if canvas is None:
+        _draw_table(picture, listed, bottom + 74)
     return picture.finish()
+
+
+def _draw_limits(picture: Picture, y: float, pitch: float) -> None:
+    """Draw what the colours mean, each `pitch` units wide."""
+    for number, (limit, color) in enumerate(LIMITS.items()):
+        x = LEFT + 6 + number * pitch
+        picture.shape("circle", {"cx": x, "cy": y - 4, "r": 5, "fill": color})
+        picture.text(x + 10, y, limit if limit == "unknown" or pitch < 150 else f"limited by {limit}", "muted")
 
 
 def choose_axes(roofline: Roofline, x_ends: tuple[float, float], y_ends: tuple[float, float]) -> tuple[Axis, Axis]:

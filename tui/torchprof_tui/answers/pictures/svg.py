@@ -26,14 +26,16 @@ LOG_ROOM = 2.5
 LINE = 19  # pixels from line to line of a text
 
 # A viewer without media queries, such as the one that makes PNG, takes the light colours.
-_STYLE = """\
+_LIGHT_STYLE = """\
 text{font:13px system-ui,'Segoe UI','DejaVu Sans',Arial,sans-serif;fill:#1f2328}
 .title{font-size:17px;font-weight:bold}.muted{fill:#59636e}.bold{font-weight:bold}.page{fill:#fff}
 .halo{font-weight:bold;stroke:#fff;stroke-width:4px;stroke-linejoin:round;paint-order:stroke}
 .grid{stroke:#d1d9e0}.axis{stroke:#59636e}.line{stroke:#1f2328;stroke-width:1.5;fill:none}.dashed{stroke-dasharray:5 4}
 .mark{stroke:#fff}
-@media (prefers-color-scheme:dark){text{fill:#f0f6fc}.muted{fill:#9198a1}.page{fill:#0d1117}.grid{stroke:#2f3742}
-.axis{stroke:#9198a1}.line{stroke:#f0f6fc}.mark,.halo{stroke:#0d1117}}"""
+"""
+_STYLE = f"""{_LIGHT_STYLE}\
+@media (prefers-color-scheme:dark){{text{{fill:#f0f6fc}}.muted{{fill:#9198a1}}.page{{fill:#0d1117}}
+.grid{{stroke:#2f3742}}.axis{{stroke:#9198a1}}.line{{stroke:#f0f6fc}}.mark,.halo{{stroke:#0d1117}}}}"""
 
 BLUE, ORANGE, GREEN, PINK, SKY = "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9"
 RED, OLIVE, GREY, SLATE = "#d55e00", "#8a7f2b", "#8c8c8c", "#5f6b7a"
@@ -78,11 +80,47 @@ def choose_log_axis(values: Sequence[float], start: float, end: float) -> Axis:
     return Axis(min(values) / LOG_ROOM, max(values) * LOG_ROOM, start, end, is_log=True)
 
 
-class Picture:
-    """An SVG picture that is drawn from back to front. `lines` stand below the title."""
+@dataclass(frozen=True, slots=True)
+class Canvas:
+    """Part of a screen, for a picture without page and title: its size in pixels, pixels per unit, and colours."""
 
-    def __init__(self, title: str, lines: Sequence[str], height: int) -> None:
-        self.height = height
+    pixel_width: int
+    pixel_height: int
+    scale: float
+    foreground: str
+    muted: str
+    grid: str
+    background: str
+
+    @property
+    def width(self) -> float:
+        return self.pixel_width / self.scale
+
+    @property
+    def height(self) -> float:
+        return self.pixel_height / self.scale
+
+    def begin(self) -> list[str]:
+        """Begin an SVG without a background."""
+        style = (
+            f"text{{fill:{self.foreground}}}.muted{{fill:{self.muted}}}.grid,.axis{{stroke:{self.grid}}}"
+            f".line{{stroke:{self.foreground}}}.mark,.halo{{stroke:{self.background}}}"
+        )
+        return [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.pixel_width}" height="{self.pixel_height}" '
+            f'viewBox="0 0 {self.width:.8g} {self.height:.8g}"><style>{_LIGHT_STYLE}{style}</style>'
+        ]
+
+
+class Picture:
+    """An SVG picture that is drawn from back to front. `lines` stand below the title; on a canvas there is neither."""
+
+    def __init__(
+        self, title: str = "", lines: Sequence[str] = (), height: int = 0, canvas: Canvas | None = None
+    ) -> None:
+        if canvas is not None:
+            self._parts = canvas.begin()
+            return
         self._parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
             f'viewBox="0 0 {WIDTH} {height}">',

@@ -36,13 +36,13 @@ from torchprof_tui.commands.common.options import parse_time_range
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.common.picture_file import check_picture, write_picture
 from torchprof_tui.commands.export import ExportOptions, choose_format
-from torchprof_tui.commands.export.roofline_text import format_roofline
 from torchprof_tui.program.terminal_progress import show_work
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, write_atomically
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.number_format import format_file_size
+from torchprof_tui.ui.table.roofline_text import format_roofline
 
 STACKS = ("folded", "speedscope")
 FLAME_OPTIONS = ("by", "time", "range", "step", "limit")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchprof_tui.commands.common.options import AsJson, NoCache, TraceOptions, option
-from torchprof_tui.commands.open import Color, NoMouse, Theme
+from torchprof_tui.commands.open import Color, NoMouse, Pictures, Theme
 
 
 class LearnOptions(TraceOptions):
@@ -25,4 +25,5 @@ class LearnOptions(TraceOptions):
     no_cache: NoCache = False
     theme: Theme = "dark"
     color: Color = "auto"
+    pictures: Pictures = None
     no_mouse: NoMouse = False

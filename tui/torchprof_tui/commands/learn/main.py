@@ -57,7 +57,7 @@ def run(options: LearnOptions) -> int:
         else:
             _print_case(answer)
         return 0
-    appearance = {key: getattr(options, key) for key in ("no_cache", "theme", "color", "no_mouse", "debug")}
+    appearance = {key: getattr(options, key) for key in ("no_cache", "theme", "color", "pictures", "no_mouse", "debug")}
     opened = OpenOptions(trace=(spec,) if spec else (), configuration=options.configuration, **appearance)
     return open_command.run(opened, learn=True, case=case)
 

@@ -14,6 +14,10 @@ Color = Annotated[
     Literal["auto", "truecolor", "256", "16", "none"],
     Argument("colours of the terminal; over ssh auto may choose too few, because COLORTERM is not forwarded"),
 ]
+Pictures = Annotated[
+    Literal["auto", "kitty", "blocks"] | None,
+    Argument("pictures where the terminal says that it draws them (kitty, ghostty), or characters everywhere"),
+]
 NoMouse = Annotated[
     bool,
     Argument(
@@ -36,4 +40,5 @@ class OpenOptions(TraceOptions):
     no_cache: NoCache = False
     theme: Theme = "dark"
     color: Color = "auto"
+    pictures: Pictures = None
     no_mouse: NoMouse = False

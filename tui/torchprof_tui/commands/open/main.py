@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torchprof_tui.commands.common import terminal
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.open import OpenOptions
+from torchprof_tui.program.config_file import PICTURES_VARIABLE
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
@@ -45,6 +46,8 @@ def run(
         meant = importlib.import_module(RESOLVE).resolve_specs(options.trace, list_folders=can_choose)
     terminal.require_terminal(None if meant is None else meant.path)
     terminal.prepare_app(options.color)
+    if options.pictures is not None:
+        os.environ[PICTURES_VARIABLE] = options.pictures
     start = "starting …" if meant is None else ""
     if meant is not None and os.path.exists(meant.path):  # else ssh may ask for a password on the same line
         start = f"opening {clean(os.path.basename(meant.path.rstrip('/')))} …"

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from torchprof_tui.commands.common.options import Options, Undecided, option
-from torchprof_tui.commands.open import Color, NoMouse, Theme
+from torchprof_tui.commands.open import Color, NoMouse, Pictures, Theme
 from torchprof_tui.runs.recording_request import (
     DEFAULT_OUTPUT,
     OPTIONS,
@@ -46,6 +46,7 @@ class RunOptions(Options):
     json: bool = option("print the result as one JSON document; opens nothing", default=False)
     theme: Theme = "dark"
     color: Color = "auto"
+    pictures: Pictures = None
     no_mouse: NoMouse = False
     command: tuple[str, ...] = ()
 

@@ -25,6 +25,8 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import OptionList
 
+from torchprof_tui.ui.common.terminal_driver import find_graphics
+
 Answer = TypeVar("Answer")
 
 KEPT_MESSAGES = (Prune, CloseMessages, events.Unmount, events.Callback, InvokeLater)
@@ -43,6 +45,14 @@ class GuardedScreen(Screen[ScreenResultType]):
         """Show an answer of a worker on the UI thread, unless the screen was left."""
         if self.is_attached:
             self.call_later(lambda: None if self.is_left else show(answer))
+
+    def on_screen_suspend(self) -> None:
+        """Repaint pictures as characters below another screen, and as pictures when it is left."""
+        if (graphics := find_graphics(self.app)) is not None and graphics.has_pictures:
+            graphics.repaint()
+            self.app.screen.refresh()
+
+    on_screen_resume = on_screen_suspend
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """Leave this screen, and those above it, unless it was left before: textual would leave the screen on top."""

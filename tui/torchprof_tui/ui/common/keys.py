@@ -404,6 +404,16 @@ write.copy-all  copy(True)
 move.clear  back  back: clear the filter, the selection; then leave
 """)
 
+ROOFLINE = parse_keys("""\
+move.clear  leave  back: back to the lanes
+= program.leave program.help move.page-down move.page-up
+move.down  scroll(1)
+move.up  scroll(-1)
+move.first  scroll(-10_000_000)
+move.last  scroll(10_000_000)
+write.copy  copy(True)  copy: copy the plot and the table as text
+""")
+
 SOURCE = parse_keys("""\
 move.clear  dismiss  back: back to the lanes
 program.leave  dismiss
@@ -539,6 +549,8 @@ MEMORY_HINTS = parse_hints(
     "alive, on screen; { } = device; J K = groups; n N = by time; y Y = copy"
 )
 
+ROOFLINE_HINTS = parse_hints("? = help; q = back; ↑↓ = scroll; y = copy; :export = as SVG")
+
 SNAPSHOT_HINTS = parse_hints(
     "? = help; q = leave; tab = list; p = peak; ←→ = cursor; wasd = zoom, pan; end = the snapshot; o = open; y Y = "
     "copy; { } = device"
@@ -562,6 +574,7 @@ unhide      show_hidden       Lanes: show hidden lanes again
 fold-all    fold_all(True)    Lanes: fold all lanes
 unfold-all  fold_all(False)   Lanes: unfold all lanes
 try         try_remedies      Panels: repeat the run of this trace with the remedies of the finding, and measure them
+roofline    child('roofline') Screens: the roofline: the rates of the kernels beside what the GPU reaches
 far-left    pan(-5)           Time: move five times as far back
 far-right   pan(5)            Time: move five times as far on
 """

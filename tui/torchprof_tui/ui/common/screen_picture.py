@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from torchprof_tui.trace.core.atomic_file import (
     shorten_file_name,
     write_atomically,
 )
+from torchprof_tui.ui.common.terminal_driver import find_graphics
 
 
 def draw_screen(app: App[Any]) -> str:
@@ -24,7 +26,9 @@ def draw_screen(app: App[Any]) -> str:
 
     Cells without a colour get the theme's background and foreground.
     """
-    svg = app.export_screenshot(title=app.title, simplify=True)
+    graphics = find_graphics(app)
+    with contextlib.nullcontext() if graphics is None else graphics.pause():
+        svg = app.export_screenshot(title=app.title, simplify=True)
     svg = re.sub(r"\s*@font-face\s*{[^}]*}", "", svg)
     theme = app.current_theme
     svg = svg.replace(SVG_EXPORT_THEME.background_color.hex, theme.background or "")

@@ -14,17 +14,19 @@ import subprocess
 import termios
 import threading
 import tty
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TextIO, cast
 
 from textual import events
+from textual._xterm_parser import XTermParser
 from textual.app import App
-from textual.drivers.linux_driver import LinuxDriver
+from textual.drivers import linux_driver
 from textual.geometry import Size
 from textual.message import Message
 
 from torchprof_tui.program.stall_watchdog import StallWatchdog
+from torchprof_tui.program.terminal_graphics import TerminalGraphics
 from torchprof_tui.program.terminal_progress import TerminalProgress
 
 RESET_MODES = "".join(f"\\033[?{mode}l" for mode in (1000, 1002, 1003, 1006, 1015, 1016, 1004, 2004, 2026, 2048, 1049))
@@ -51,6 +53,29 @@ def find_progress(app: App[Any]) -> TerminalProgress | None:
     """Return the progress bar of the terminal that the app runs in; None without one, as in tests."""
     progress = getattr(app._driver, "progress", None)
     return progress if isinstance(progress, TerminalProgress) else None
+
+
+def find_graphics(app: App[Any]) -> TerminalGraphics | None:
+    """Return the pictures of the terminal that the app runs in; None without one, as in tests."""
+    graphics = getattr(app._driver, "graphics", None)
+    return graphics if isinstance(graphics, TerminalGraphics) else None
+
+
+class _AnswerParser(XTermParser):
+    """Parse keys without the answers about pictures, which textual would take for keys."""
+
+    def __init__(self, graphics: TerminalGraphics, debug: bool = False) -> None:
+        super().__init__(debug)
+        self._graphics = graphics
+
+    def feed(self, data: str) -> Iterable[Message]:
+        typed = self._graphics.read(data) if data else data  # without data: the end of input
+        return super().feed(typed) if typed or not data else ()
+
+    def tick(self) -> Iterable[Message]:
+        if held := self._graphics.release():
+            yield from super().feed(held)
+        yield from super().tick()
 
 
 class TerminalGuard:
@@ -110,7 +135,7 @@ class _InputEnd(threading.Event):
         return super().is_set() or not threading.main_thread().is_alive() or self._is_terminal_gone()
 
 
-class TerminalDriver(LinuxDriver):
+class TerminalDriver(linux_driver.LinuxDriver):
     """Enter application mode once, leave it once, and handle job control on the event loop.
 
     A signal handler must not write: it may interrupt a write that holds the lock of the writer's queue.
@@ -125,6 +150,7 @@ class TerminalDriver(LinuxDriver):
         self.exit_event = _InputEnd(self._check_terminal)
         self._watchdog: StallWatchdog | None = None
         self.progress = TerminalProgress(cast(TextIO, self))
+        self.graphics = TerminalGraphics(cast(TextIO, self), self.fileno, self._call_on_loop)
 
     def start_application_mode(self) -> None:
         """Enter application mode; where it is entered already, only set the terminal's modes again and repaint."""
@@ -145,6 +171,7 @@ class TerminalDriver(LinuxDriver):
         """Leave application mode, if it was entered."""
         if self._is_active:
             self.progress.clear()
+            self.graphics.clear()
             self._is_active = False
             super().stop_application_mode()
         if self._guard is not None:
@@ -153,6 +180,8 @@ class TerminalDriver(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Read input until application mode ends; end the program where the terminal is gone."""
+        # the name by which textual's loop creates its parser
+        vars(linux_driver)["XTermParser"] = partial(_AnswerParser, self.graphics)
         with contextlib.suppress(OSError):  # EIO, at the same time as SIGHUP
             super().run_input_thread()
         if self.is_terminal_gone():
@@ -231,6 +260,7 @@ class TerminalDriver(LinuxDriver):
     def _resume(self) -> None:
         if self._auto_restart:
             self.resume_application_mode()
+            self.graphics.repaint()
 
     def _set_modes_again(self) -> None:
         """Set raw mode and the screen's modes again, which the shell may have changed, and repaint everything."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 MODULES = {
     "learn": "torchprof_tui.ui.learn.learn_screen",
+    "roofline": "torchprof_tui.ui.table.roofline_screen",
     "table": "torchprof_tui.ui.table.table_screen",
     "flame": "torchprof_tui.ui.flame.flame_screen",
     "memory": "torchprof_tui.ui.memory.memory_screen",
@@ -62,7 +63,7 @@ class ChildScreens:
             asked = module.GuessRange(rank.trace, t0, t1, clean(rank.label_prefix(", ") + label))
             has_gpu_work = bool(state.trace.links.gpu_events)
             arguments: tuple[object, ...] = state.trace, asked if has_gpu_work else None
-        elif name == "tree":
+        elif name in ("tree", "roofline"):
             arguments = (rank,)
         else:
             arguments = (state, self._memories) if name == "memory" else (self._get_profile(), state)

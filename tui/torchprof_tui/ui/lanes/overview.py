@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+from rich.style import Style
 from textual import events
 from textual.geometry import Size
 from textual.message import Message
@@ -12,12 +14,15 @@ from textual.strip import Strip
 
 from torchprof_tui.analysis.time.gpu_time import compute_busy_fraction
 from torchprof_tui.analysis.time.intervals import Intervals
+from torchprof_tui.answers.pictures.steps import draw_steps
+from torchprof_tui.answers.pictures.svg import Canvas
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Step
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import TextRun, build_strip
+from torchprof_tui.ui.common.picture_widget import PictureWidget, color_of
 from torchprof_tui.ui.lanes.bar_painter import draw_level_graph
 from torchprof_tui.ui.lanes.mouse_gestures import MIN_DRAG_CELLS, JumpAsked, TimeWheel
 from torchprof_tui.ui.lanes.step_labels import abbreviate_serving
@@ -35,7 +40,15 @@ class ViewDragged(Message):
         return isinstance(message, ViewDragged) and message.is_continued
 
 
-class Overview(TimeWheel):
+def _draw_busy(busy_intervals: list[Intervals], whole: Viewport, color: str, canvas: Canvas) -> str:
+    """Draw the mean of the busy shares, a step for each pixel, at least a pixel high where there is work."""
+    shares = [compute_busy_fraction(busy, whole.t0, whole.t1, canvas.pixel_width) for busy in busy_intervals]
+    mean = np.mean(shares or np.zeros((1, 1)), axis=0, keepdims=True)
+    permille = np.ceil(np.where(mean > 0, np.maximum(mean, 1 / canvas.pixel_height), 0) * 1000).astype(np.int64)
+    return draw_steps(canvas, permille, np.zeros(1, np.int64), 1000, [color])
+
+
+class Overview(TimeWheel, PictureWidget):
     """Paint the overview of `show_viewport`; post `JumpAsked` for a click, or where its visible part is dragged."""
 
     def __init__(
@@ -101,6 +114,8 @@ class Overview(TimeWheel):
                 labels[column : column + len(label)] = label
                 free = column + len(label)
             self._step_labels = "".join(labels)
+        draw = partial(_draw_busy, self._busy_intervals, whole, color_of(self.palette.ink(self._kind)))
+        self.request_picture(whole, width, 1, draw)
 
     def paint(self, y: int, width: int) -> Strip:
         view, whole, palette = self._viewport, self._whole_viewport, self.palette
@@ -114,18 +129,20 @@ class Overview(TimeWheel):
         label = truncate(f" {format_share(share)} shown", self._gutter_width - 1).ljust(self._gutter_width - 1)
         first = max(whole.cell(view.t0), 0)
         last = min(whole.cell(view.t1 - 1), whole.width - 1)
-        graph, ink = self._graph, palette.ink(self._kind)
-        visible = graph[first : last + 1]
-        if not view.is_whole:  # in brackets, so that it can be seen without colour
-            visible = f"[{visible[1:-1]}]" if len(visible) > 1 else "▯"
-        runs: list[TextRun] = [
-            (label, palette.muted),
-            ("│", palette.line),
-            (graph[:first], ink),
-            (visible, ink if view.is_whole else palette.viewport),
-            (graph[last + 1 :], ink),
-        ]
+        ink = palette.ink(self._kind)
+        runs: list[TextRun] = [(label, palette.muted), ("│", palette.line), self._paint_graph(0, first, ink)]
+        if view.is_whole:
+            runs.append(self._paint_graph(first, last + 1, ink))
+        elif last == first:
+            runs.append(("▯", palette.viewport))
+        else:  # in brackets, so that it can be seen without colour
+            visible = self._paint_graph(first + 1, last, palette.viewport)
+            runs += [("[", palette.viewport), visible, ("]", palette.viewport)]
+        runs.append(self._paint_graph(last + 1, whole.width, ink))
         return build_strip(runs, width, palette.text)
+
+    def _paint_graph(self, first: int, last: int, style: Style) -> TextRun:
+        return self.picture_cells(0, first, last, style) or (self._graph[first:last], style)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         event.stop()

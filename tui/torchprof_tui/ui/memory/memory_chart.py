@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 from rich.cells import cell_len
@@ -13,6 +13,8 @@ from textual.strip import Strip
 
 from torchprof_tui.analysis.memory.categories import Category
 from torchprof_tui.analysis.memory.memory_history import BANDS, REST, find_highest_positions, read_reserved
+from torchprof_tui.answers.pictures.steps import draw_steps
+from torchprof_tui.answers.pictures.svg import Canvas
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -20,6 +22,7 @@ from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.event_styles import ColorSupport
 from torchprof_tui.ui.common.number_format import format_value
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
+from torchprof_tui.ui.common.picture_widget import PictureWidget, color_of
 from torchprof_tui.ui.common.text_charts import LEVELS
 from torchprof_tui.ui.lanes.mouse_gestures import JumpAsked
 from torchprof_tui.ui.memory.memory_worker import ShownDevice
@@ -54,7 +57,7 @@ def _boundary_style(low: Style, high: Style | None, blank: Style) -> Style:
     return Style(color=low.bgcolor, bgcolor=blank.bgcolor if high is None else high.bgcolor)
 
 
-class CurveChart(PaintedWidget):
+class CurveChart(PictureWidget):
     """A curve over time, right of `_gutter_width` cells. The first line names the peak; a click posts `JumpAsked`."""
 
     _viewport: Viewport | None = None
@@ -73,6 +76,15 @@ class CurveChart(PaintedWidget):
         text = f"{size} ▼" if is_left else f"▼ {size}"
         start = max(cell + 1 - len(text), 0) if is_left else cell
         return [(" " * start, palette.text), (text, palette.strong)]
+
+    def _paint_line(self, line: int, cells: list[TextRun], view: Viewport) -> list[TextRun]:
+        """Paint a line of the picture with the cursor; the cells where there is none. `line` counts from the top."""
+        cursor, blank = min(max(view.cell(self._cursor), -1), view.width), self.palette.text
+        before = self.picture_cells(line, 0, max(cursor, 0), blank)
+        after = self.picture_cells(line, cursor + 1, view.width, blank)
+        if before is None or after is None:
+            return cells
+        return [before, *cells[max(cursor, 0) : cursor + 1], after]
 
     def on_click(self, event: events.Click) -> None:
         event.stop()
@@ -132,6 +144,7 @@ class MemoryChart(CurveChart):
         self._levels = edges
         height = np.ceil(reserved * scale - 1e-9).astype(np.int64)
         self._reserved_line = np.where(reserved > 0, (height - 1) // LEVEL_COUNT, -1)
+        self.request_picture((id(shown), view), view.width, rows, partial(self._draw_curve, shown, view))
 
     def paint(self, y: int, width: int) -> Strip:
         shown, view, palette = self._shown, self._viewport, self.palette
@@ -148,8 +161,15 @@ class MemoryChart(CurveChart):
             size = f"peak {format_value(int(memory.allocated[memory.peak]), 'bytes')}"
             runs += self._mark_peak(size, int(memory.time[memory.peak]), view)
         else:
-            runs += self._paint_cells(rows - y, view)
+            runs += self._paint_line(y - 1, self._paint_cells(rows - y, view), view)
         return build_strip(runs, width, palette.text)
+
+    def _draw_curve(self, shown: ShownDevice, view: Viewport, canvas: Canvas) -> str:
+        """Draw the columns, a step for each pixel."""
+        positions = self._find_positions(shown, view.resize(canvas.pixel_width))
+        colors = [color_of(self.palette.ink(band_kind(band))) for band in range(len(BANDS))]
+        sums, reserved = shown.totals.sum_at(positions).T, read_reserved(shown.history, positions)
+        return draw_steps(canvas, sums, np.maximum(reserved, 0), self._highest, colors)
 
     def _paint_cells(self, row: int, view: Viewport) -> list[TextRun]:
         """Paint a line of the columns; `row` counts from the bottom."""
@@ -230,6 +250,15 @@ class SnapshotChart(CurveChart):
     def prepare(self, size: Size) -> None:
         if self._shown is not None and self._viewport is not None and len(self._shown.time):
             self._requested, self._reserved = measure_cells(self._shown, self._viewport)
+            shown, view = self._shown, self._viewport
+            draw = partial(self._draw_curve, shown, view)
+            self.request_picture((id(shown), view), view.width, size.height - 2, draw)
+
+    def _draw_curve(self, shown: ShownSnapshot, view: Viewport, canvas: Canvas) -> str:
+        """Draw the curve, a step for each pixel."""
+        requested, reserved = measure_cells(shown, view.resize(canvas.pixel_width))
+        colors = [color_of(self.palette.ink(Kind.KERNEL))]
+        return draw_steps(canvas, requested[None, :], reserved, self._highest, colors)
 
     def paint(self, y: int, width: int) -> Strip:
         shown, view, palette = self._shown, self._viewport, self.palette
@@ -247,7 +276,7 @@ class SnapshotChart(CurveChart):
             size = f"peak {format_value(int(shown.device.requested_curve[shown.peak]), 'bytes')} requested"
             runs += self._mark_peak(size, int(shown.time[shown.peak]), view)
         else:
-            runs += self._paint_cells(rows - y, view)
+            runs += self._paint_line(y - 1, self._paint_cells(rows - y, view), view)
         return build_strip(runs, width, palette.text)
 
     @property

@@ -1,17 +1,16 @@
-"""Format a roofline as text: a plot in box characters, and the groups with a rate, of at most 80 columns."""
+"""Format a roofline as text: a plot in box characters, and the groups with a rate, of at most 78 columns."""
 
 from __future__ import annotations
 
 from torchprof_tui.answers.html import format_share
-from torchprof_tui.answers.pictures.roofline import choose_axes
+from torchprof_tui.answers.pictures.roofline import MARKS, choose_axes
 from torchprof_tui.answers.pictures.svg import Axis, shorten_label
-from torchprof_tui.answers.roofline import Roofline, RooflineGroup
+from torchprof_tui.answers.roofline import Roofline
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.cell_text import truncate
 
-GUTTER, COLUMNS, LINES = 8, 70, 18
-MARKS = "123456789abc"  # of the listed groups in the plot; the others are OTHER
+GUTTER, COLUMNS, LINES, NAME = 8, 69, 18, 28
 
 X_UNIT = " FLOP/byte"
 OTHER, SLOPE, FLAT = "o", "╱", "─"
@@ -19,21 +18,29 @@ OTHER, SLOPE, FLAT = "o", "╱", "─"
 
 def format_roofline(roofline: Roofline) -> list[str]:
     """Format the device, the plot, and the table of the groups with a rate, most time first."""
-    listed = roofline.list_known()[: len(MARKS)]
+    return [format_heading(roofline), "", *format_plot(roofline), "", *format_table(roofline)]
+
+
+def format_heading(roofline: Roofline) -> str:
+    """Format the trace, the devices and what they reach."""
     peaks = [f"{peak.dtype} {peak.tflops:,.4g} TFLOP/s" for roof in roofline.roofs for peak in roof.peaks]
     rates = [f"memory {roof.gb_s:,.4g} GB/s" for roof in roofline.roofs if roof.gb_s]
-    heading = [shorten_label(roofline.trace), *(roof.device for roof in roofline.roofs), *rates, *peaks]
-    lines = [clean(" · ".join(heading)), "", *_format_plot(roofline, listed), ""]
-    lines.append(f"  {'kernel':<30}{'GPU time':>9}{'share':>7}{'rate':>15}{'of peak':>8}  limit")
-    for mark, group in zip(MARKS, listed, strict=False):
-        name, time = truncate(clean(group.kernel), 29), format_duration(group.time_us * 1000)
+    return clean(" · ".join([shorten_label(roofline.trace), *(roof.device for roof in roofline.roofs), *rates, *peaks]))
+
+
+def format_table(roofline: Roofline) -> list[str]:
+    """Format the groups with a rate, most time first."""
+    lines = [f"  {'kernel':<{NAME}}{'GPU time':>9}{'share':>7}{'rate':>15}{'of peak':>8}  limit"]
+    for mark, group in zip(MARKS, roofline.list_known(), strict=False):
+        name, time = truncate(clean(group.kernel), NAME - 1), format_duration(group.time_us * 1000)
         numbers = f"{time:>9}{format_share(group.share):>7}{group.format_rate():>15}{format_share(group.peak_share):>8}"
-        lines.append(f"{mark} {name:<30}{numbers}  {group.limit}")
+        lines.append(f"{mark} {name:<{NAME}}{numbers}  {group.limit}")
     return lines
 
 
-def _format_plot(roofline: Roofline, listed: list[RooflineGroup]) -> list[str]:
+def format_plot(roofline: Roofline) -> list[str]:
     """Format the plot; of points in one cell the longest is shown."""
+    listed = roofline.list_known()[: len(MARKS)]
     x_axis, y_axis = choose_axes(roofline, (0, COLUMNS - 1), (LINES - 1, 0))
     cells = [[" "] * COLUMNS for _ in range(LINES)]
     for roof in roofline.roofs:
