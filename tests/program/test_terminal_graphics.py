@@ -6,13 +6,14 @@ import io
 import os
 import pty
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 from textual import events
 
 from torchprof_tui.program import terminal_graphics
 from torchprof_tui.program.terminal_graphics import ASK_NAME, ASK_PICTURES, MARKS, PLACEHOLDER, TerminalGraphics
-from torchprof_tui.ui.common.terminal_driver import _AnswerParser
+from torchprof_tui.ui.common.terminal_driver import TerminalDriver, _AnswerParser
 
 KITTY = ("\x1bP>|kitty(0.35.2)\x1b\\", "\x1b[6;20;10t", "\x1b[?62;52;c")
 DRAWS = ("\x1b_Gi=15;OK\x1b\\", "\x1b[?62;52;c")
@@ -36,8 +37,7 @@ class Asked:
         self.is_settled = False
         self.graphics = TerminalGraphics(self.out, fileno, lambda call: call(), {**ENVIRONMENT, **environment})
         self.graphics.widgets.add(self)
-        self.parser = _AnswerParser(self.graphics)
-        self.graphics.ask()
+        self.parser = _AnswerParser(cast(TerminalDriver, self))
 
     def repaint(self) -> None:
         self.is_settled = True

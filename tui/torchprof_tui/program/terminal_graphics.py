@@ -8,12 +8,11 @@ is asked for its name first, and whether it draws pictures only where that name 
 
 from __future__ import annotations
 
-import base64
+import binascii
 import contextlib
 import fcntl
 import importlib.util
 import itertools
-import json
 import os
 import re
 import struct
@@ -22,7 +21,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol, TextIO
+from typing import Any, TextIO
 from weakref import WeakSet
 
 from torchprof_tui.program.config_file import PICTURES_VARIABLE
@@ -34,7 +33,7 @@ _REPLY = re.compile(r"\x1bP>\|([^\x1b]*)\x1b\\|\x1b_G([^\x1b]*)\x1b\\|\x1b\[6;(\
 _REPLY_PART = re.compile(r"\x1b(P(>(\|[^\x1b]*\x1b?)?)?|_(G[^\x1b]*\x1b?)?|\[(\?[\d;]*|6(;[\d;]*)?)?)?\Z")
 _KNOWN_NAME = re.compile(r"kitty\((?:0\.(?:2[89]|[3-9]\d|\d{3,})|[1-9]\d*\.)|ghostty\b", re.IGNORECASE)
 
-_NOT_ASKED, _ASKED_NAME, _ASKED_PICTURES, _ABLE, _UNABLE = range(5)
+_ASKED_NAME, _ASKED_PICTURES, _ABLE, _UNABLE = range(4)
 
 ANSWER_SECONDS = 2.0  # after the question, part of an answer is held back for the rest of it
 HOLD_SECONDS = 0.3  # for so long: the first character of an answer may be an escape key
@@ -59,39 +58,19 @@ MARKS = tuple(
 """The marks for 0, 1, 2 …, by kitty's list (rowcolumn-diacritics.txt)."""
 
 _RENDER = """\
-import json, sys
-sys.path[:] = json.loads(sys.argv[1])
+import sys
+sys.path[:] = sys.argv[1].split("\\n")
 import resvg_py
 sys.stdout.buffer.write(resvg_py.svg_to_bytes(svg_string=sys.stdin.buffer.read().decode()))
 """
 RENDER_SECONDS = 20.0
 
 
-def render_png(svg: str) -> bytes:
-    """Render in another process: resvg holds the GIL for tens of ms, in which no frame would be painted.
-
-    Raises OSError, subprocess.SubprocessError.
-    """
-    command = [sys.executable, "-I", "-c", _RENDER, json.dumps(sys.path)]
-    return subprocess.run(command, input=svg.encode(), capture_output=True, check=True, timeout=RENDER_SECONDS).stdout
-
-
-def format_cells(row: int, first: int, last: int) -> str:
-    """Format the cells [first, last) of a row of a picture."""
-    return "".join(f"{PLACEHOLDER}{MARKS[row]}{mark}" for mark in MARKS[first:last])
-
-
-class Repaintable(Protocol):
-    """A widget."""
-
-    def repaint(self) -> None: ...
-
-
 class TerminalGraphics:
-    """The pictures of a terminal. `fileno`: of it; `call`: calls on the UI thread.
+    """The pictures of a terminal, which is asked at once: create it after the first frame. Nothing waits for answers.
 
-    `cell`: width and height of a cell in pixels; None where pictures are not drawn. `widgets`: those with pictures,
-    repainted where that changes. `restarts`: how often all pictures were deleted.
+    `fileno`: of the terminal; `call`: calls on the UI thread. `widgets`: those with pictures, repainted when that
+    changes. `sent`: numbers of the pictures that are there. `restarts`: how often all pictures were deleted.
     """
 
     def __init__(
@@ -112,20 +91,23 @@ class TerminalGraphics:
             and not term.startswith(_UNABLE_TERMINALS)
             and environment.get("TERM_PROGRAM") != "Apple_Terminal"  # prints what it does not know
             and os.isatty(fileno)
+            and importlib.util.find_spec("resvg_py") is not None
         )
         self._name = self._answer = self._held = ""
         self._cell_answer = (0, 0)
-        self._state = _NOT_ASKED if may_ask else _UNABLE
+        self._state = _UNABLE
         self._asked_at = self._held_at = 0.0
         self._numbers = itertools.cycle(range(16, 256))  # colours of the palette that are the same everywhere
-        self._sent: set[int] = set()
-        self.widgets: WeakSet[Repaintable] = WeakSet()
+        self.sent: set[int] = set()
+        self.widgets: WeakSet[Any] = WeakSet()
         self.is_paused, self.restarts = False, 0
+        if may_ask:
+            self._ask(_ASKED_NAME, ASK_NAME)
 
     @property
     def cell(self) -> tuple[int, int] | None:
-        """Measure a cell; the size changes with the font."""
-        if self._state != _ABLE:
+        """Measure a cell, whose size changes with the font: pixels; None where pictures are not drawn."""
+        if self._state != _ABLE or self.is_paused:
             return None
         try:
             rows, columns, width, height = struct.unpack("4H", fcntl.ioctl(self._fileno, termios.TIOCGWINSZ, bytes(8)))
@@ -133,23 +115,6 @@ class TerminalGraphics:
             return None
         size = (width // columns, height // rows) if width and height and columns and rows else self._cell_answer
         return size if all(size) else None
-
-    @property
-    def has_pictures(self) -> bool:
-        """Whether there is a picture."""
-        return bool(self._sent)
-
-    @property
-    def can_ask(self) -> bool:
-        """Whether `ask` has yet to be called."""
-        return self._state == _NOT_ASKED
-
-    def ask(self) -> None:
-        """Ask the terminal once; call it after the first frame. Nothing waits for an answer."""
-        if self.can_ask and importlib.util.find_spec("resvg_py") is not None:
-            self._ask(_ASKED_NAME, ASK_NAME)
-        elif self.can_ask:
-            self._state = _UNABLE
 
     def _ask(self, state: int, question: str) -> None:
         self._state, self._asked_at = state, time.monotonic()
@@ -186,29 +151,46 @@ class TerminalGraphics:
             self._call(self.repaint)
         return ""
 
+    def render(self, svg: str) -> bytes:
+        """Render a PNG in another process: resvg holds the GIL for tens of ms, in which no frame would be painted.
+
+        Raises OSError, subprocess.SubprocessError.
+        """
+        command = [sys.executable, "-I", "-c", _RENDER, "\n".join(sys.path)]
+        done = subprocess.run(command, input=svg.encode(), capture_output=True, check=True, timeout=RENDER_SECONDS)
+        return done.stdout
+
+    def can_hold(self, columns: int, rows: int) -> bool:
+        """Return whether there are marks for so many cells."""
+        return 0 < columns <= len(MARKS) and 0 < rows <= len(MARKS)
+
+    def format_cells(self, row: int, first: int, last: int) -> str:
+        """Format the cells [first, last) of a row of a picture."""
+        return "".join(f"{PLACEHOLDER}{MARKS[row]}{mark}" for mark in MARKS[first:last])
+
     def send(self, png: bytes, columns: int, rows: int) -> int:
         """Send a picture for so many cells. Returns its number, the colour of the cells that show it."""
-        number = next(number for number in self._numbers if number not in self._sent or len(self._sent) > MAX_PICTURES)
-        data = base64.b64encode(png).decode()
+        number = next(number for number in self._numbers if number not in self.sent or len(self.sent) > MAX_PICTURES)
+        data = binascii.b2a_base64(png, newline=False).decode()
         keys, parts = f"a=T,U=1,i={number},f=100,c={columns},r={rows},q=2,", []
         for start in range(0, len(data), CHUNK):
             has_more = int(start + CHUNK < len(data))
             parts.append(f"\x1b_G{keys}m={has_more};{data[start : start + CHUNK]}\x1b\\")
             keys = ""
-        self._sent.add(number)
+        self.sent.add(number)
         self._write("".join(parts))
         return number
 
     def delete(self, number: int) -> None:
         """Delete a picture, if it is still there."""
-        if number in self._sent:
-            self._sent.discard(number)
+        if number in self.sent:
+            self.sent.discard(number)
             self._write(f"\x1b_Ga=d,d=I,i={number},q=2\x1b\\")
 
     def clear(self) -> None:
         """Delete all pictures, because the terminal is left."""
         self.restarts += 1
-        for number in sorted(self._sent):
+        for number in sorted(self.sent):
             self.delete(number)
 
     def repaint(self) -> None:

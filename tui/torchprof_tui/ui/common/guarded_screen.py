@@ -48,7 +48,7 @@ class GuardedScreen(Screen[ScreenResultType]):
 
     def on_screen_suspend(self) -> None:
         """Repaint pictures as characters below another screen, and as pictures when it is left."""
-        if (graphics := find_graphics(self.app)) is not None and graphics.has_pictures:
+        if (graphics := find_graphics(self.app)) is not None and graphics.sent:
             graphics.repaint()
             self.app.screen.refresh()
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import subprocess
 from collections.abc import Callable
 from functools import lru_cache, partial
+from typing import TYPE_CHECKING
 
 from rich.color import Color
 from rich.style import Style
 from textual import work
 from textual.timer import Timer
 
-from torchprof_tui.answers.pictures.svg import LINE, Canvas
-from torchprof_tui.program.terminal_graphics import MARKS, format_cells, render_png
 from torchprof_tui.ui.common.event_styles import ColorSupport, Palette, blend
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun
-from torchprof_tui.ui.common.terminal_driver import find_graphics
+from torchprof_tui.ui.common.terminal_driver import TerminalDriver, find_graphics
+
+if TYPE_CHECKING:
+    from torchprof_tui.answers.pictures.svg import Canvas
+
+    Draw = Callable[[Canvas], str]
 
 SETTLE_SECONDS = 0.15
 """A picture is drawn when its subject has not changed for so long: characters are there at once."""
@@ -31,36 +36,38 @@ class PictureWidget(PaintedWidget):
     _number = -1  # of the picture that is there
     _picture_timer: Timer | None = None
 
-    def request_picture(self, subject: object, columns: int, rows: int, draw: Callable[[Canvas], str]) -> None:
+    def request_picture(self, subject: object, columns: int, rows: int, draw: Draw) -> None:
         """Ask for a picture of so many cells. `draw`: draws its SVG, on a thread; again where `subject` has changed."""
-        graphics = find_graphics(self.app)
+        driver = self.app._driver
+        if not isinstance(driver, TerminalDriver):
+            return
+        graphics = driver.graphics
+        if graphics is None or self not in graphics.widgets:
+            self.call_after_refresh(driver.ask_for_pictures, self)
         if graphics is None or graphics.is_paused:
             return
-        graphics.widgets.add(self)
-        if graphics.can_ask:
-            self.call_after_refresh(graphics.ask)
-        is_possible = 0 < columns <= len(MARKS) and 0 < rows <= len(MARKS)
-        cell = graphics.cell if is_possible and self.palette.color_support is ColorSupport.MANY else None
+        is_possible = graphics.can_hold(columns, rows) and self.palette.color_support is ColorSupport.MANY
+        cell = graphics.cell if is_possible else None
         wanted = () if cell is None else (subject, columns, rows, cell, self.palette, graphics.restarts)
         if wanted == self._wanted:
             return
         self._wanted = wanted
         self._drop_picture()
         if cell is not None:
-            canvas = build_canvas(columns, rows, cell, self.palette)
-            make = partial(self._make_picture, wanted, columns, rows, lambda: render_png(draw(canvas)))
-            self._picture_timer = self.set_timer(SETTLE_SECONDS, make)
+            drawn = partial(_draw, draw, columns, rows, cell, self.palette)
+            self._picture_timer = self.set_timer(SETTLE_SECONDS, partial(self._make_picture, wanted, drawn))
 
     @work(group="picture")
-    async def _make_picture(
-        self, wanted: tuple[object, ...], columns: int, rows: int, render: Callable[[], bytes]
-    ) -> None:
+    async def _make_picture(self, wanted: tuple[object, ...], draw: Callable[[], str]) -> None:
+        graphics, (_, columns, rows, *_) = find_graphics(self.app), wanted
+        assert graphics is not None
+        assert isinstance(columns, int)
+        assert isinstance(rows, int)
         try:
-            png = await asyncio.to_thread(render)
+            png = await asyncio.to_thread(lambda: graphics.render(draw()))
         except (OSError, subprocess.SubprocessError):
             return  # the characters stay
-        graphics = find_graphics(self.app)
-        if graphics is not None and wanted == self._wanted and self.is_attached:
+        if wanted == self._wanted and self.is_attached:
             self._number = graphics.send(png, columns, rows)
             self.repaint()
 
@@ -77,11 +84,14 @@ class PictureWidget(PaintedWidget):
         self._drop_picture()
 
     def picture_cells(self, row: int, first: int, last: int, style: Style) -> TextRun | None:
-        """Return the cells [first, last) of a row on the background of `style`; None where there is no picture."""
+        """Return the cells [first, last) of a row on the background of `style`; None where there is no picture.
+
+        There is none below another screen, which textual tints: the colour of a cell is the number of its picture.
+        """
         graphics = find_graphics(self.app) if self._number >= 0 else None
         if graphics is None or graphics.is_paused or self.screen is not self.app.screen:
             return None
-        return format_cells(row, first, last), _color_cells(self._number, style)
+        return graphics.format_cells(row, first, last), _color_cells(self._number, style)
 
 
 @lru_cache(maxsize=64)
@@ -89,11 +99,13 @@ def _color_cells(number: int, style: Style) -> Style:
     return Style.from_color(Color.from_ansi(number), style.bgcolor)
 
 
-def build_canvas(columns: int, rows: int, cell: tuple[int, int], palette: Palette) -> Canvas:
-    """Build a canvas whose lines of text are as high as the terminal's."""
+def _draw(draw: Draw, columns: int, rows: int, cell: tuple[int, int], palette: Palette) -> str:
+    """Draw on a canvas whose lines of text are as high as the terminal's. Its module is imported for the first one."""
+    svg = importlib.import_module("torchprof_tui.answers.pictures.svg")
     theme, size = palette.theme, (columns * cell[0], rows * cell[1])
     grid = blend(theme.foreground, theme.background, GRID_SHARE)
-    return Canvas(*size, cell[1] / LINE, theme.foreground, color_of(palette.muted), grid, theme.background)
+    colors = theme.foreground, color_of(palette.muted), grid, theme.background
+    return draw(svg.Canvas(*size, cell[1] / svg.LINE, *colors))
 
 
 def color_of(style: Style) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ import threading
 import tty
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from textual import events
 from textual._xterm_parser import XTermParser
@@ -26,8 +27,10 @@ from textual.geometry import Size
 from textual.message import Message
 
 from torchprof_tui.program.stall_watchdog import StallWatchdog
-from torchprof_tui.program.terminal_graphics import TerminalGraphics
 from torchprof_tui.program.terminal_progress import TerminalProgress
+
+if TYPE_CHECKING:
+    from torchprof_tui.program.terminal_graphics import TerminalGraphics
 
 RESET_MODES = "".join(f"\\033[?{mode}l" for mode in (1000, 1002, 1003, 1006, 1015, 1016, 1004, 2004, 2026, 2048, 1049))
 """No mouse, no focus reports, no bracketed paste, the usual screen; written as `printf` reads them."""
@@ -56,24 +59,24 @@ def find_progress(app: App[Any]) -> TerminalProgress | None:
 
 
 def find_graphics(app: App[Any]) -> TerminalGraphics | None:
-    """Return the pictures of the terminal that the app runs in; None without one, as in tests."""
-    graphics = getattr(app._driver, "graphics", None)
-    return graphics if isinstance(graphics, TerminalGraphics) else None
+    """Return the pictures of the terminal that the app runs in; None without one, and before it was asked."""
+    return app._driver.graphics if isinstance(app._driver, TerminalDriver) else None
 
 
 class _AnswerParser(XTermParser):
     """Parse keys without the answers about pictures, which textual would take for keys."""
 
-    def __init__(self, graphics: TerminalGraphics, debug: bool = False) -> None:
+    def __init__(self, driver: TerminalDriver, debug: bool = False) -> None:
         super().__init__(debug)
-        self._graphics = graphics
+        self._driver = driver
 
     def feed(self, data: str) -> Iterable[Message]:
-        typed = self._graphics.read(data) if data else data  # without data: the end of input
+        graphics = self._driver.graphics if data else None  # without data: the end of input
+        typed = data if graphics is None else graphics.read(data)
         return super().feed(typed) if typed or not data else ()
 
     def tick(self) -> Iterable[Message]:
-        if held := self._graphics.release():
+        if self._driver.graphics is not None and (held := self._driver.graphics.release()):
             yield from super().feed(held)
         yield from super().tick()
 
@@ -150,7 +153,7 @@ class TerminalDriver(linux_driver.LinuxDriver):
         self.exit_event = _InputEnd(self._check_terminal)
         self._watchdog: StallWatchdog | None = None
         self.progress = TerminalProgress(cast(TextIO, self))
-        self.graphics = TerminalGraphics(cast(TextIO, self), self.fileno, self._call_on_loop)
+        self.graphics: TerminalGraphics | None = None
 
     def start_application_mode(self) -> None:
         """Enter application mode; where it is entered already, only set the terminal's modes again and repaint."""
@@ -171,17 +174,25 @@ class TerminalDriver(linux_driver.LinuxDriver):
         """Leave application mode, if it was entered."""
         if self._is_active:
             self.progress.clear()
-            self.graphics.clear()
+            if self.graphics is not None:
+                self.graphics.clear()
             self._is_active = False
             super().stop_application_mode()
         if self._guard is not None:
             self._guard.stop()
             self._guard = None
 
+    def ask_for_pictures(self, widget: Any) -> None:
+        """Ask the terminal once whether it draws pictures, after the first frame; repaint the widget if it does."""
+        if self.graphics is None:
+            module = importlib.import_module("torchprof_tui.program.terminal_graphics")
+            self.graphics = module.TerminalGraphics(self, self.fileno, self._call_on_loop)
+        self.graphics.widgets.add(widget)
+
     def run_input_thread(self) -> None:
         """Read input until application mode ends; end the program where the terminal is gone."""
         # the name by which textual's loop creates its parser
-        vars(linux_driver)["XTermParser"] = partial(_AnswerParser, self.graphics)
+        vars(linux_driver)["XTermParser"] = partial(_AnswerParser, self)
         with contextlib.suppress(OSError):  # EIO, at the same time as SIGHUP
             super().run_input_thread()
         if self.is_terminal_gone():
@@ -260,7 +271,8 @@ class TerminalDriver(linux_driver.LinuxDriver):
     def _resume(self) -> None:
         if self._auto_restart:
             self.resume_application_mode()
-            self.graphics.repaint()
+            if self.graphics is not None:
+                self.graphics.repaint()
 
     def _set_modes_again(self) -> None:
         """Set raw mode and the screen's modes again, which the shell may have changed, and repaint everything."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.style import Style
@@ -14,8 +16,6 @@ from textual.strip import Strip
 
 from torchprof_tui.analysis.time.gpu_time import compute_busy_fraction
 from torchprof_tui.analysis.time.intervals import Intervals
-from torchprof_tui.answers.pictures.steps import draw_steps
-from torchprof_tui.answers.pictures.svg import Canvas
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Step
 from torchprof_tui.trace.query.viewport import Viewport
@@ -26,6 +26,9 @@ from torchprof_tui.ui.common.picture_widget import PictureWidget, color_of
 from torchprof_tui.ui.lanes.bar_painter import draw_level_graph
 from torchprof_tui.ui.lanes.mouse_gestures import MIN_DRAG_CELLS, JumpAsked, TimeWheel
 from torchprof_tui.ui.lanes.step_labels import abbreviate_serving
+
+if TYPE_CHECKING:
+    from torchprof_tui.answers.pictures.svg import Canvas
 
 
 @dataclass
@@ -45,7 +48,9 @@ def _draw_busy(busy_intervals: list[Intervals], whole: Viewport, color: str, can
     shares = [compute_busy_fraction(busy, whole.t0, whole.t1, canvas.pixel_width) for busy in busy_intervals]
     mean = np.mean(shares or np.zeros((1, 1)), axis=0, keepdims=True)
     permille = np.ceil(np.where(mean > 0, np.maximum(mean, 1 / canvas.pixel_height), 0) * 1000).astype(np.int64)
-    return draw_steps(canvas, permille, np.zeros(1, np.int64), 1000, [color])
+    steps = importlib.import_module("torchprof_tui.answers.pictures.steps")  # most terminals never need it
+    drawn: str = steps.draw_steps(canvas, permille, np.zeros(1, np.int64), 1000, [color])
+    return drawn
 
 
 class Overview(TimeWheel, PictureWidget):
