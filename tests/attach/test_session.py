@@ -131,6 +131,16 @@ def test_a_full_disk_is_told_and_the_job_goes_on(
     assert os.listdir(tmp_path) == []
 
 
+def test_a_folder_that_cannot_be_written_to_is_told_before_the_job_is_asked(
+    session: Session, start_job: StartJob, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = find_job(session, start_job())
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
+    with pytest.raises(PermissionError):
+        session.record([job], Wish(), tmp_path / "trace.json")
+    assert read_said(folder) == ["ready"]
+
+
 def test_a_session_that_ends_leaves_no_socket_and_the_job_runs(
     start_job: StartJob, folder: str, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ of the iterations differ by those 12 s, which is seen, and the request is given 
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import math
 import os
@@ -39,7 +40,7 @@ DEFAULT_TIMEOUT = 300
 RECORDER = "torchprof_runs/harness.py"  # of `run`: the program that it runs is behind it
 OPTIONS = ("shapes", "memory", "stacks", "flops", "modules")
 
-REPEATED_WINDOW = "the time window is empty, as the CPU build of torch writes it; asked again by iterations"
+REPEATED_WINDOW = "the time window is empty, as some CPU builds of torch write it; asked again by iterations"
 EMPTY = "the trace is empty: the process ran nothing of torch meanwhile"
 NO_ITERATIONS = "nothing counts iterations (no optimizer step, no profiler.step()): Kineto recorded half a second"
 STAYS = "CUPTI stays loaded in the job: steps that the CPU limits are slower until it ends"
@@ -246,10 +247,12 @@ class Session:
     def record(self, jobs: Sequence[Job], wish: Wish, out: Path, say: Say = lambda _: None) -> list[Recorded]:
         """Record processes, several at the same iteration, and bring the files here. Blocks.
 
-        `out`: a file for one process, else a folder, which is created.
+        `out`: a file for one process, else a folder, which is created. Raises OSError where it cannot write there.
         """
         folder = out.parent if len(jobs) == 1 else out
         os.makedirs(folder, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):  # told before the job is slowed for nothing
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
         if len(jobs) == 1:
             return [self._record_one(jobs[0], wish, folder, out, say)]
         if wish.window_ms is None:

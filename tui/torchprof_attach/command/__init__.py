@@ -36,7 +36,7 @@ class AttachOptions(Options):
         exclusive="length",
     )
     window: str | None = option(
-        "record for a time, 300ms, not iterations; empty with CPU builds of torch",
+        "record for a time, 300ms, not iterations; where the trace is empty then, iterations are recorded",
         "TIME",
         default=None,
         exclusive="length",

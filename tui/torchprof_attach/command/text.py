@@ -56,7 +56,8 @@ def _print_recordings(console: Console, answer: Attach) -> None:
             console.print(f"{label}: {clean(each.problem)}", style="yellow")
         for file in each.files:
             kernels = f", {each.kernels:,} kernels" if each.kernels else ""
-            console.print(f"{label}: {each.iterations} iterations{kernels}: {clean(file)}")
+            count = f"{each.iterations} iteration{'s'[: each.iterations != 1]}" if each.iterations else "recorded"
+            console.print(f"{label}: {count}{kernels}: {clean(file)}")
         for note in each.notes:
             console.print(f"  {clean(note)}", style="yellow")
     if answer.same_iterations is not None:
