@@ -53,6 +53,18 @@ def test_small_parts_are_one_line_and_inner_ones_are_indented() -> None:
     assert [line.label for line in shown] == ["label of a", "pattern", "deeper", "label of b", OTHER]
 
 
+def test_ranks_without_a_gpu_are_not_called_gpus() -> None:
+    def merge(*each: TimeTree) -> str:
+        merged = merge_trees(each)
+        assert merged is not None
+        return merged.mean_note
+
+    of_cpu = TimeTree((part("a", 5),), 5, 1, "ranks")
+    assert (merge(of_cpu, of_cpu), merge(tree(part("a", 5), devices=2)), merge(of_cpu)) == (
+        ", mean of 2 ranks", ", mean of 2 GPUs", "",
+    )  # fmt: skip
+
+
 def test_inner_lines_keep_room_where_there_are_many_parts() -> None:
     parts = [part(f"p{k}", 100 - k) for k in range(20)]
     shown = select_tree_lines(tree(*parts, part("big", 5000, part("x", 4000), part("y", 500), part("z", 400))), 12)

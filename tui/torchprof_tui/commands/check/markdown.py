@@ -22,7 +22,6 @@ from torchprof_tui.commands.check.text import (
     select_shown_gaps,
 )
 from torchprof_tui.commands.common.serving_text import COLUMNS, format_kind, list_remarks
-from torchprof_tui.commands.common.tables import format_device_count
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.labels import describe_cost, list_reasons
@@ -83,7 +82,7 @@ def _cause_lines(report: CheckReport) -> Iterator[str]:
     if tree is None:
         return
     yield from ("## Where the time goes", "")
-    yield from (f"| share | time{format_device_count(tree)} | cause | part of it |", "|---:|---:|---|---|")
+    yield from (f"| share | time{tree.mean_note} | cause | part of it |", "|---:|---:|---|---|")
     causes = sorted(tree.parts, key=lambda part: -part.time)
     for part in causes[:CAUSE_COUNT]:
         yield _cause_row(tree, part.time, part.label, part.parts)

@@ -12,7 +12,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, de
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import describe_group, group_undecidable
 from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
-from torchprof_tui.commands.common.tables import create_console, format_device_count, format_time_tree
+from torchprof_tui.commands.common.tables import create_console, format_time_tree
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.ui.common.labels import describe_cost, list_reasons
@@ -40,7 +40,7 @@ def print_report(report: CheckReport, only_problems: bool = False, with_notes: b
         console.print()
         length = format_duration(report.scope.length)
         scope = "the trace" if report.scope.is_whole_trace else "the range"
-        console.print(Text(f"time of {scope}: {length}{format_device_count(report.tree)}", style="bold"))
+        console.print(Text(f"time of {scope}: {length}{report.tree.mean_note}", style="bold"))
         for line in format_time_tree(report.tree):
             console.print(_indent(Text(line)))
     if not only_problems:

@@ -84,8 +84,3 @@ def format_time_tree(tree: TimeTree, max_lines: int = MAX_LINES) -> list[str]:
         numbers = f"{format_share(line.share):>{_SHARE_CELLS}}  {format_duration(line.time):>{_TIME_CELLS}}"
         lines.append(f"{indent}{numbers}  {clean(line.label)}")
     return lines
-
-
-def format_device_count(tree: TimeTree) -> str:
-    """Format over how many devices the times of a tree are the mean, "" for one."""
-    return f", mean of {tree.device_count} GPUs" if tree.device_count > 1 else ""

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
 from torchprof_tui.commands.common.serving_text import build_serving_tables
-from torchprof_tui.commands.common.tables import ConsoleTable, create_console, format_device_count, format_time_tree
+from torchprof_tui.commands.common.tables import ConsoleTable, create_console, format_time_tree
 from torchprof_tui.trace.core.extensions import find_source_named
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
@@ -54,7 +54,7 @@ def print_summary(name: str, summary: dict[str, Any], tree: TimeTree | None = No
     parts: list[RenderableType] = [_format_title(name, summary), _overview_table(summary)]
     if tree is not None:
         lines = "".join(f"\n{line}" for line in format_time_tree(tree))
-        parts.append(Text(f"Time{format_device_count(tree)}", style="bold").append(lines, style="not bold default"))
+        parts.append(Text(f"Time{tree.mean_note}", style="bold").append(lines, style="not bold default"))
     if "ranks" in summary:
         parts.append(_rank_table(summary, most))
     elif summary["steps"]:

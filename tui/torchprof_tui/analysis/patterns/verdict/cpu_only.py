@@ -64,7 +64,7 @@ def build_cpu_time_tree(view: ScopeView) -> TimeTree | None:
     parts.append(TimePart(HOST_CODE, _LABELS[HOST_CODE], host))
     parts.append(TimePart(OUTSIDE, _LABELS[OUTSIDE], view.scope.length - (t1 - t0)))
     parts.sort(key=part_sort_key)
-    return TimeTree(tuple(part for part in parts if part.time), view.scope.length, 1)
+    return TimeTree(tuple(part for part in parts if part.time), view.scope.length, 1, "ranks")
 
 
 def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = ()) -> Diagnosis:

@@ -38,15 +38,24 @@ class TimePart:
 
 @dataclass(frozen=True, slots=True)
 class TimeTree:
-    """The time of a scope by cause. `parts` sum to `total`: the scope's length times `device_count`, ns."""
+    """The time of a scope by cause. `parts` sum to `total`: the scope's length times `device_count`, ns.
+
+    `devices`: what is counted: GPUs, or the ranks of a run without any.
+    """
 
     parts: tuple[TimePart, ...]
     total: int
     device_count: int
+    devices: str = "GPUs"
 
     def share(self, part: TimePart) -> float:
         """Return a part's share of the scope, 0..1."""
         return part.time / self.total if self.total else 0.0
+
+    @property
+    def mean_note(self) -> str:
+        """Say over how many devices the times are the mean, "" for one."""
+        return f", mean of {self.device_count} {self.devices}" if self.device_count > 1 else ""
 
     def find(self, part_id: str) -> TimePart | None:
         return next((part for part in self.parts if part.id == part_id), None)

@@ -101,9 +101,8 @@ def format_verdict(
 
 def format_tree(tree: TimeTree, max_lines: int, width: int, palette: Palette) -> Lines:
     """Format the largest parts of the scope's time, each with a bar of its share, below what they are parts of."""
-    count = f", mean of {tree.device_count} GPUs" * (tree.device_count > 1)
     length = format_duration(tree.total // max(tree.device_count, 1))
-    lines: Lines = [[(truncate(f"where the {length} went{count}", width), palette.strong)]]
+    lines: Lines = [[(truncate(f"where the {length} went{tree.mean_note}", width), palette.strong)]]
     for line in select_tree_lines(tree, max(max_lines - 1, 2))[: max_lines - 1]:
         numbers = f"  {format_share(line.share):>{_SHARE_CELLS}} {format_duration(line.time):>{_TIME_CELLS}} "
         bar = "█" * round(line.share * _BAR_CELLS)
