@@ -20,6 +20,7 @@ SCREENS = {
     "tree": "The dispatch tree",
     "flame": "The flame graph",
     "memory": "Memory",
+    "roofline": "The roofline",
     "snapshot": "A memory snapshot",
     "diff": "The comparison",
     "attach": "Jobs that are running",

@@ -12,7 +12,7 @@ from textual.geometry import Size
 from textual.strip import Strip
 
 from torchprof_tui.analysis.memory.categories import Category
-from torchprof_tui.analysis.memory.memory_history import BANDS, REST, find_highest_positions, read_reserved
+from torchprof_tui.analysis.memory.memory_history import BANDS, find_highest_positions, read_reserved
 from torchprof_tui.answers.pictures.steps import draw_steps
 from torchprof_tui.answers.pictures.svg import Canvas
 from torchprof_tui.trace.core.arrays import I64
@@ -58,11 +58,45 @@ def _boundary_style(low: Style, high: Style | None, blank: Style) -> Style:
 
 
 class CurveChart(PictureWidget):
-    """A curve over time, right of `_gutter_width` cells. The first line names the peak; a click posts `JumpAsked`."""
+    """A curve over time, right of `_gutter_width` cells. The first line names the peak; a click posts `JumpAsked`.
+
+    The curve is stacked columns, one for each cell of time; a picture has one for each pixel. `letters`: what the bands
+    are filled with without colours; without letters, blocks.
+    """
 
     _viewport: Viewport | None = None
     _gutter_width = 0
     _cursor = 0
+    _levels = np.zeros((0, 2), np.int64)  # by cell: the upper edge of each band, in eighths
+    _reserved_line = np.zeros(0, np.int64)
+    _highest = 1
+    letters = ""
+
+    def measure(self, view: Viewport) -> tuple[I64, I64]:
+        """Return the bytes by band of each cell, int64[w, bands], and those that are reserved, int64[w]."""
+        raise NotImplementedError
+
+    def _kind(self, band: int) -> Kind:
+        """Return the kind whose colour a band has."""
+        return band_kind(band)
+
+    def _fill(self, band: int) -> Style:
+        return self.palette.fill(self._kind(band))
+
+    def _prepare_columns(self, shown: object, view: Viewport, rows: int) -> None:
+        sums, reserved = self.measure(view)
+        self._highest = max(int(sums.sum(axis=1).max(initial=0)), int(reserved.max(initial=0)), 1)
+        scale = rows * LEVEL_COUNT / self._highest
+        self._levels = np.zeros((len(sums), sums.shape[1] + 1), np.int64)
+        self._levels[:, 1:] = np.ceil(np.cumsum(sums, axis=1) * scale - 1e-9)
+        height = np.ceil(reserved * scale - 1e-9).astype(np.int64)
+        self._reserved_line = np.where(reserved > 0, (height - 1) // LEVEL_COUNT, -1)
+        self.request_picture((id(shown), view), view.width, rows, partial(self._draw_curve, view))
+
+    def _draw_curve(self, view: Viewport, canvas: Canvas) -> str:
+        sums, reserved = self.measure(view.resize(canvas.pixel_width))
+        colors = [color_of(self.palette.ink(self._kind(band))) for band in range(sums.shape[1])]
+        return draw_steps(canvas, sums.T, reserved, self._highest, colors)
 
     def _mark_peak(self, size: str, time: int, view: Viewport) -> list[TextRun]:
         """Paint the mark of the peak above its cell, with its size, or the side on which it is off the screen."""
@@ -76,6 +110,32 @@ class CurveChart(PictureWidget):
         text = f"{size} ▼" if is_left else f"▼ {size}"
         start = max(cell + 1 - len(text), 0) if is_left else cell
         return [(" " * start, palette.text), (text, palette.strong)]
+
+    def _paint_cells(self, row: int, view: Viewport) -> list[TextRun]:
+        """Paint a line of the columns; `row` counts from the bottom."""
+        cursor = view.cell(self._cursor)
+        low, high = row * LEVEL_COUNT, (row + 1) * LEVEL_COUNT
+        edges = self._levels[: view.width]
+        band = np.argmax(edges[:, 1:] > low, axis=1)  # the band at the lower edge of the cell
+        is_blank = edges[:, -1] <= low
+        top = edges[np.arange(len(edges)), band + 1]
+        above = np.argmax(edges[:, 1:] >= np.minimum(high, edges[:, -1])[:, None], axis=1)
+        runs: list[TextRun] = []
+        for cell in range(len(edges)):
+            if is_blank[cell]:
+                mark = RESERVED if self._reserved_line[cell] == row else " "
+                runs.append((CURSOR if cell == cursor else mark, self.palette.line))
+            elif cell == cursor:
+                runs.append((CURSOR, self._fill(int(band[cell]))))
+            elif self.letters and self.palette.color_support is ColorSupport.NONE:
+                runs.append((self.letters[band[cell]], self.palette.text))
+            elif top[cell] >= high:
+                runs.append((FULL, self.palette.ink(self._kind(int(band[cell])))))
+            else:  # the band up to some eighths, the next one over it, or nothing
+                upper = None if edges[cell, -1] < high else self._fill(int(above[cell]))
+                style = _boundary_style(self._fill(int(band[cell])), upper, self.palette.text)
+                runs.append((LEVELS[max(int(top[cell] - low), 1) - 1], style))
+        return runs
 
     def _paint_line(self, line: int, cells: list[TextRun], view: Viewport) -> list[TextRun]:
         """Paint a line of the picture with the cursor; the cells where there is none. `line` counts from the top."""
@@ -94,14 +154,12 @@ class CurveChart(PictureWidget):
 
 
 class MemoryChart(CurveChart):
-    """Paint the curve. The first line names the peak, the others are stacked columns, one for each cell of time."""
+    """Paint the curve of a device, stacked by category."""
 
     DEFAULT_CSS = "MemoryChart { height: 8; }"
 
     _shown: ShownDevice | None = None
-    _levels = np.zeros((0, len(BANDS) + 1), np.int64)  # by cell: the upper edge of each band, in eighths
-    _reserved_line = np.zeros(0, np.int64)
-    _highest = 0
+    letters = LETTERS
 
     def show(self, shown: ShownDevice | None, viewport: Viewport, gutter_width: int, cursor: int) -> None:
         """Set what is shown; `cursor`: ns."""
@@ -131,20 +189,14 @@ class MemoryChart(CurveChart):
 
     def prepare(self, size: Size) -> None:
         shown, view = self._shown, self._viewport
-        rows = size.height - 1
-        if shown is None or view is None or rows < 1:
-            return
-        positions = self._find_positions(shown, view)
-        sums = np.maximum(shown.totals.sum_at(positions), 0)
-        reserved = read_reserved(shown.history, positions)
-        self._highest = max(int(sums.sum(axis=1).max(initial=0)), int(reserved.max(initial=0)), 1)
-        scale = rows * LEVEL_COUNT / self._highest
-        edges = np.zeros((len(positions), len(BANDS) + 1), np.int64)
-        edges[:, 1:] = np.ceil(np.cumsum(sums, axis=1) * scale - 1e-9)
-        self._levels = edges
-        height = np.ceil(reserved * scale - 1e-9).astype(np.int64)
-        self._reserved_line = np.where(reserved > 0, (height - 1) // LEVEL_COUNT, -1)
-        self.request_picture((id(shown), view), view.width, rows, partial(self._draw_curve, shown, view))
+        if shown is not None and view is not None and size.height > 1:
+            self._prepare_columns(shown, view, size.height - 1)
+
+    def measure(self, view: Viewport) -> tuple[I64, I64]:
+        assert self._shown is not None
+        positions = self._find_positions(self._shown, view)
+        reserved = read_reserved(self._shown.history, positions)
+        return np.maximum(self._shown.totals.sum_at(positions), 0), np.maximum(reserved, 0)
 
     def paint(self, y: int, width: int) -> Strip:
         shown, view, palette = self._shown, self._viewport, self.palette
@@ -163,42 +215,6 @@ class MemoryChart(CurveChart):
         else:
             runs += self._paint_line(y - 1, self._paint_cells(rows - y, view), view)
         return build_strip(runs, width, palette.text)
-
-    def _draw_curve(self, shown: ShownDevice, view: Viewport, canvas: Canvas) -> str:
-        """Draw the columns, a step for each pixel."""
-        positions = self._find_positions(shown, view.resize(canvas.pixel_width))
-        colors = [color_of(self.palette.ink(band_kind(band))) for band in range(len(BANDS))]
-        sums, reserved = shown.totals.sum_at(positions).T, read_reserved(shown.history, positions)
-        return draw_steps(canvas, sums, np.maximum(reserved, 0), self._highest, colors)
-
-    def _paint_cells(self, row: int, view: Viewport) -> list[TextRun]:
-        """Paint a line of the columns; `row` counts from the bottom."""
-        cursor = view.cell(self._cursor)
-        low, high = row * LEVEL_COUNT, (row + 1) * LEVEL_COUNT
-        edges = self._levels[: view.width]
-        band = np.argmax(edges[:, 1:] > low, axis=1)  # the band at the lower edge of the cell
-        is_blank = edges[:, -1] <= low
-        top = edges[np.arange(len(edges)), band + 1]
-        above = np.minimum(np.argmax(edges[:, 1:] >= np.minimum(high, edges[:, -1])[:, None], axis=1), REST)
-        runs: list[TextRun] = []
-        for cell in range(len(edges)):
-            if is_blank[cell]:
-                mark = RESERVED if self._reserved_line[cell] == row else " "
-                runs.append((CURSOR if cell == cursor else mark, self.palette.line))
-            elif cell == cursor:
-                runs.append((CURSOR, self._fill(int(band[cell]))))
-            elif self.palette.color_support is ColorSupport.NONE:
-                runs.append((LETTERS[band[cell]], self.palette.text))
-            elif top[cell] >= high:
-                runs.append((FULL, self.palette.ink(band_kind(int(band[cell])))))
-            else:  # the band up to some eighths, the next one over it, or nothing
-                upper = None if edges[cell, -1] < high else self._fill(int(above[cell]))
-                style = _boundary_style(self._fill(int(band[cell])), upper, self.palette.text)
-                runs.append((LEVELS[max(int(top[cell] - low), 1) - 1], style))
-        return runs
-
-    def _fill(self, band: int) -> Style:
-        return self.palette.fill(band_kind(band))
 
 
 class Legend(PaintedWidget):
@@ -239,8 +255,6 @@ class SnapshotChart(CurveChart):
 
     _shown: ShownSnapshot | None = None
     _gutter_width = GUTTER
-    _requested = np.zeros(0, np.int64)
-    _reserved = np.zeros(0, np.int64)
 
     def show(self, shown: ShownSnapshot | None, viewport: Viewport, cursor: int) -> None:
         """Set what is shown; `cursor`: ns from the first entry."""
@@ -249,16 +263,15 @@ class SnapshotChart(CurveChart):
 
     def prepare(self, size: Size) -> None:
         if self._shown is not None and self._viewport is not None and len(self._shown.time):
-            self._requested, self._reserved = measure_cells(self._shown, self._viewport)
-            shown, view = self._shown, self._viewport
-            draw = partial(self._draw_curve, shown, view)
-            self.request_picture((id(shown), view), view.width, size.height - 2, draw)
+            self._prepare_columns(self._shown, self._viewport, max(size.height - 2, 1))
 
-    def _draw_curve(self, shown: ShownSnapshot, view: Viewport, canvas: Canvas) -> str:
-        """Draw the curve, a step for each pixel."""
-        requested, reserved = measure_cells(shown, view.resize(canvas.pixel_width))
-        colors = [color_of(self.palette.ink(Kind.KERNEL))]
-        return draw_steps(canvas, requested[None, :], reserved, self._highest, colors)
+    def measure(self, view: Viewport) -> tuple[I64, I64]:
+        assert self._shown is not None
+        requested, reserved = measure_cells(self._shown, view)
+        return requested[:, None], reserved
+
+    def _kind(self, band: int) -> Kind:
+        return Kind.KERNEL
 
     def paint(self, y: int, width: int) -> Strip:
         shown, view, palette = self._shown, self._viewport, self.palette
@@ -278,28 +291,6 @@ class SnapshotChart(CurveChart):
         else:
             runs += self._paint_line(y - 1, self._paint_cells(rows - y, view), view)
         return build_strip(runs, width, palette.text)
-
-    @property
-    def _highest(self) -> int:
-        return max(int(self._requested.max(initial=0)), int(self._reserved.max(initial=0)), 1)
-
-    def _paint_cells(self, row: int, view: Viewport) -> list[TextRun]:
-        """Paint a line of the curve; `row` counts from the bottom."""
-        palette, scale = self.palette, (self.size.height - 2) * LEVEL_COUNT / self._highest
-        levels = np.ceil(self._requested * scale - 1e-9).astype(np.int64) - row * LEVEL_COUNT
-        line = (np.ceil(self._reserved * scale - 1e-9).astype(np.int64) - 1) // LEVEL_COUNT
-        cursor, ink = view.cell(self._cursor), palette.ink(Kind.KERNEL)
-        runs: list[TextRun] = []
-        for cell, level in enumerate(levels.tolist()):
-            if cell == cursor:
-                runs.append((CURSOR, palette.fill(Kind.KERNEL) if level > 0 else palette.line))
-            elif level >= LEVEL_COUNT:
-                runs.append((FULL, ink))
-            elif level > 0:
-                runs.append((LEVELS[level - 1], ink))
-            else:
-                runs.append((RESERVED if line[cell] == row else " ", palette.line))
-        return runs
 
 
 def measure_cells(shown: ShownSnapshot, view: Viewport) -> tuple[I64, I64]:
