@@ -11,6 +11,7 @@ from tests.helpers.explorer_app import explorer, settled, two_steps
 from tests.helpers.pattern_traces import GEMM, H200
 from tests.helpers.shape_traces import load_entries, op_with_shapes
 from torchprof_tui.ui.table.roofline_screen import RooflinePanel, RooflineScreen
+from torchprof_tui.ui.table.roofline_text import format_table
 
 H = "c10::BFloat16"
 
@@ -37,6 +38,8 @@ async def test_it_has_the_plot_and_the_kernels(tmp_path: Path, size: tuple[int, 
         lines = read_lines(panel)
         assert " · NVIDIA H200 · memory 4,800 GB/s · bf16 989.4 TFLOP/s" in lines[0]
         assert any("╱" in line for line in lines)
+        assert panel.roofline is not None
+        assert {max(map(len, format_table(panel.roofline, cells))) for cells in (66, 78, 200)} == {66, 78}
         await pilot.press("end")
         last = read_lines(panel)
         table = next(number for number, line in enumerate(last) if line.startswith("   kernel"))

@@ -106,7 +106,8 @@ def _draw_limits(picture: Picture, y: float, pitch: float) -> None:
     for number, (limit, color) in enumerate(LIMITS.items()):
         x = LEFT + 6 + number * pitch
         picture.shape("circle", {"cx": x, "cy": y - 4, "r": 5, "fill": color})
-        picture.text(x + 10, y, limit if limit == "unknown" or pitch < 150 else f"limited by {limit}", "muted")
+        label = limit if limit == "unknown" else f"{'limit:' if pitch < 150 else 'limited by'} {limit}"
+        picture.text(x + 10, y, label, "muted")
 
 
 def choose_axes(roofline: Roofline, x_ends: tuple[float, float], y_ends: tuple[float, float]) -> tuple[Axis, Axis]:

@@ -41,7 +41,7 @@ class RooflinePanel(TextPanel, PictureWidget):
         cells = [self.picture_cells(row, 0, self.size.width - 2, style) for row in range(self._picture_rows)]
         pictured: Lines = [[run] for run in cells if run is not None]
         plot = pictured or [[(line, style)] for line in format_plot(self.roofline)]
-        table = [[(line, style)] for line in format_table(self.roofline)]
+        table = [[(line, style)] for line in format_table(self.roofline, width)]
         return [*wrap_text(format_heading(self.roofline), width, self.palette.muted), *plot, [], *table]
 
     def text(self) -> str:

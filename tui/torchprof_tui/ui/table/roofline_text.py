@@ -10,7 +10,8 @@ from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.cell_text import truncate
 
-GUTTER, COLUMNS, LINES, NAME = 8, 69, 18, 28
+GUTTER, COLUMNS, LINES = 8, 69, 18
+TABLE, NUMBERS, MIN_NAME = 78, 50, 12  # cells of the table, of its columns beside the name, and of the name
 
 X_UNIT = " FLOP/byte"
 OTHER, SLOPE, FLAT = "o", "╱", "─"
@@ -28,13 +29,14 @@ def format_heading(roofline: Roofline) -> str:
     return clean(" · ".join([shorten_label(roofline.trace), *(roof.device for roof in roofline.roofs), *rates, *peaks]))
 
 
-def format_table(roofline: Roofline) -> list[str]:
-    """Format the groups with a rate, most time first."""
-    lines = [f"  {'kernel':<{NAME}}{'GPU time':>9}{'share':>7}{'rate':>15}{'of peak':>8}  limit"]
+def format_table(roofline: Roofline, cells: int = TABLE) -> list[str]:
+    """Format the groups with a rate, most time first, in so many cells."""
+    size = max(min(cells, TABLE) - NUMBERS, MIN_NAME)
+    lines = [f"  {'kernel':<{size}}{'GPU time':>9}{'share':>7}{'rate':>15}{'of peak':>8}  limit"]
     for mark, group in zip(MARKS, roofline.list_known(), strict=False):
-        name, time = truncate(clean(group.kernel), NAME - 1), format_duration(group.time_us * 1000)
+        name, time = truncate(clean(group.kernel), size - 1), format_duration(group.time_us * 1000)
         numbers = f"{time:>9}{format_share(group.share):>7}{group.format_rate():>15}{format_share(group.peak_share):>8}"
-        lines.append(f"{mark} {name:<{NAME}}{numbers}  {group.limit}")
+        lines.append(f"{mark} {name:<{size}}{numbers}  {group.limit}")
     return lines
 
 
