@@ -11,8 +11,8 @@ import pytest
 from tests.helpers.long_run import keep_some
 from tests.helpers.merged_ranks import load_shared_ranks
 from tests.helpers.paths import SAMPLES, find_shared_trace, find_shared_traces, mark_long_traces
-from tests.helpers.pattern_traces import healthy, op_with_work
-from tests.helpers.trace_builder import Entry, python, step, trace
+from tests.helpers.pattern_traces import H200, SGEMM, healthy, op_with_work
+from tests.helpers.trace_builder import Entry, annotation, python, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope, range_scope
 from torchprof_tui.analysis.patterns.engine.pattern import Severity
@@ -20,6 +20,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
 from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport, check_trace
 from torchprof_tui.analysis.patterns.verdict.costs import _take_first
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, EXPOSED
+from torchprof_tui.analysis.patterns.verdict.verdict import Regime
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.load_in_process import load_trace
@@ -195,3 +196,19 @@ def test_the_wait_that_the_verdict_names_costs_what_it_says() -> None:
     assert report.problems[0].id == "input-starved"
     assert costs["input-starved"] == pytest.approx(6_000_000, rel=0.02)
     assert costs["gc-pause"] == 0
+
+
+def test_what_costs_most_comes_first_though_the_gpu_waits_for_input() -> None:
+    """330 µs of a step in the data loader, and 500 µs of products that tensor cores would shorten."""
+    loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    program: list[Entry] = []
+    for k in range(4):
+        program += [step(k + 2, 1000 * k, 995), annotation(loader, 1000 * k, 330)]
+        program += op_with_work("aten::mm", 1000 * k + 340, 1000 * k + 350, 500, SGEMM)
+        program.append(runtime("cudaDeviceSynchronize", 1000 * k + 360, 490, 900 + k))
+    built = trace(*program, header={"deviceProperties": [H200]})
+    report = check_trace(built, default_scope(built))
+    assert [found.id for found in report.problems[:2]] == ["no-tensor-core", "input-starved"]
+    assert report.verdicts[0].pattern == "no-tensor-core"
+    assert report.verdicts[0].regime is Regime.MIXED
+    assert_costs_hold(report)

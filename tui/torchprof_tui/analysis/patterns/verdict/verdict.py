@@ -110,6 +110,8 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
         return Verdict(regime, shares.busy, measured.undetermined, tree=tree, busy_base=base)
     evidence = Evidence(view, findings, shares, tree)
     diagnosis = _choose_diagnosis(evidence, regime)
+    if regime is Regime.INPUT and diagnosis.cause == COMPUTE:  # the wait is less than what this work costs
+        regime = Regime.MIXED
     fitted = fit_remedy(view.tables.practices, Remedy(diagnosis.remedy)).action if diagnosis.remedy else ""
     after = f" ({reasons.PARTIAL_INPUT_NOTE}: {data_loss.summary})" if data_loss else ""
     diagnosis = replace(diagnosis, remedy=fitted, fault=find_recording_fault(evidence), around=("", after))
@@ -254,7 +256,7 @@ def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
     if say_before is not None:
         return replace(work, say_before=say_before)
     if regime in (Regime.INPUT, Regime.COMMUNICATION, Regime.OVERHEAD, Regime.UNKNOWN):
-        return waiting
+        return work if work.share > waiting.share else waiting
     candidates = [work, waiting, *([evidence.main_problem] if evidence.main_problem else [])]
     largest = max(candidates, key=lambda candidate: candidate.own_share)
     is_idle = waiting.cause != EXPOSED  # collectives are work of the GPU
