@@ -25,6 +25,7 @@ CELL = (9, 19)  # pixels
 NAME_QUERY, CELL_QUERY, END_QUERY = b"\x1b[>q", b"\x1b[16t", b"\x1b[c"
 
 _SEQUENCE = re.compile(rb"\x1b_(?P<picture>[^\x1b]*)\x1b\\|\x1b\[>q|\x1b\[16t|\x1b\[c")
+_CELL_STYLE = re.compile(rb"\x1b\[([\d;]*)m" + PLACEHOLDER.encode())
 _CUT = re.compile(rb"\x1b(_[^\x1b]*\x1b?|\[(>|1|16)?)?\Z")
 
 
@@ -68,6 +69,8 @@ class PictureTerminal(Terminal):
         data = self._rest + data
         cut = _CUT.search(data)
         data, self._rest = (data, b"") if cut is None else (data[: cut.start()], data[cut.start() :])
+        # The number of a picture is an entry of the palette; of another colour it would be another number.
+        assert b"38;2;" not in b"".join(_CELL_STYLE.findall(data))
         return _SEQUENCE.sub(self._answer, data)
 
     def _answer(self, found: re.Match[bytes]) -> bytes:

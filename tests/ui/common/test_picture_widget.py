@@ -51,9 +51,11 @@ def measure_gutter(terminal: PictureTerminal, line: int) -> int:
     return terminal.screen.display[line].index("│") + 1
 
 
-@pytest.mark.parametrize("reports_pixels", [True, False])
-def test_the_overview_and_the_memory_curve_are_pictures(reports_pixels: bool) -> None:
-    with PictureTerminal(COMMAND, name=KITTY, columns=90, lines=30, reports_pixels=reports_pixels) as terminal:
+@pytest.mark.parametrize(("reports_pixels", "colors"), [(True, "truecolor"), (False, "")])
+def test_the_overview_and_the_memory_curve_are_pictures(reports_pixels: bool, colors: str) -> None:
+    """With true colours and with 256; where the size of a cell is known from the system, and from the terminal."""
+    options = {"reports_pixels": reports_pixels, "COLORTERM": colors}
+    with PictureTerminal(COMMAND, name=KITTY, columns=90, lines=30, **options) as terminal:
         terminal.wait_for("% shown", "stream 7")
         gutter = measure_gutter(terminal, overview_line(terminal))
         terminal.wait_for_pictures(90 - gutter)
