@@ -145,6 +145,13 @@ def test_the_precision_that_is_advised_fits_the_gpu(
         assert "bfloat16" not in remedy.code
 
 
+@pytest.mark.parametrize(("device", "saved"), [(V100, 1 - 15.7 / 125), ({**V100, "name": "a new GPU"}, 1.0)])
+def test_products_without_tensor_cores_cost_what_these_would_save(device: dict[str, Any], saved: float) -> None:
+    """The products stay: a V100 computes them eight times as fast in fp16."""
+    built = trace(*op_with_work("aten::mm", 0, 20, 1000, SGEMM), header={"deviceProperties": [device]})
+    assert check_pattern(built, "no-tensor-core").answer.at_stake == int(1_000_000 * saved)
+
+
 def test_few_products_in_fp32_are_on_purpose() -> None:
     entries = [*op_with_work("aten::mm", 0, 20, 4, SGEMM), *op_with_work("aten::mm", 10, 30, 96, GEMM)]
     finding = check_pattern(trace(*entries, header={"deviceProperties": [H200]}), "no-tensor-core")

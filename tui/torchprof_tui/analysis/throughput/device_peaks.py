@@ -7,8 +7,8 @@ paper), B200, RTX 5090 (Blackwell white paper). AMD: MI210, MI250(X), MI300X and
 Dense (no sparsity), at the boost clock, with matrix cores where the device has them for the type, and with fp32
 accumulation where consumer cards have a lower rate for it. In TFLOP/s (int8: TOP/s). Sources: the vendors' data sheets
 and architecture white papers -- NVIDIA: Tesla P100, V100, V100S, T4, A100, A30, A10, A40, RTX A6000, L4, L40, L40S,
-H100 (SXM, PCIe, NVL), H200 (SXM, NVL), H20, HGX B200; Turing, GA102, Ada, Blackwell RTX white papers. AMD: MI210,
-MI250, MI250X, MI300X, MI325X. Unknown devices and types have no peak: nothing is guessed.
+H100 (SXM, PCIe, NVL), H200 (SXM, NVL), H20, HGX B200, DGX Station (V100); Turing, GA102, Ada, Blackwell RTX white
+papers. AMD: MI210, MI250, MI250X, MI300X, MI325X. Unknown devices and types have no peak: nothing is guessed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PEAKS: tuple[tuple[str, _Rates], ...] = (
     (r"P100-SXM", {"fp64": 5.3, "fp32": 10.6, "fp16": 21.2}),
     (r"P100-PCIE", {"fp64": 4.7, "fp32": 9.3, "fp16": 18.7}),
     (r"V100S", {"fp64": 8.2, "fp32": 16.4, "fp16": 130}),
-    (r"V100-SXM", {"fp64": 7.8, "fp32": 15.7, "fp16": 125}),
+    (r"V100-(SXM|DGXS)", {"fp64": 7.8, "fp32": 15.7, "fp16": 125}),
     (r"V100-PCIE", {"fp64": 7.0, "fp32": 14, "fp16": 112}),
     (r"RTX 2080 Ti", {"fp32": 13.4, "fp16": 53.8, "int8": 215.2}),
     (r"\bT4\b", {"fp32": 8.1, "fp16": 65, "int8": 130}),

@@ -16,6 +16,7 @@ from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_anc
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_notice, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS
+from torchprof_tui.analysis.throughput.device_peaks import peak_tflops
 from torchprof_tui.analysis.words.dictionary import explain
 from torchprof_tui.trace.core.arrays import is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
@@ -127,7 +128,8 @@ def sdpa_fused(view: ScopeView) -> Answer:
     action="autocast to bf16, or let FP32 products use TF32",
     code="torch.backends.cuda.matmul.fp32_precision = 'tf32'  # or: with torch.autocast('cuda', torch.bfloat16): …",
     decided="GEMMs and convolutions that use no tensor cores, by their decoded name, from the share of GPU time "
-    "below, on a GPU that has tensor cores (compute capability 7.0 and later, except GTX 16).",
+    "below, on a GPU that has tensor cores (compute capability 7.0 and later, except GTX 16). Time at stake: theirs, "
+    "less what they take at the peak rate of tensor cores, where the GPU's peaks are known.",
     thresholds=(thresholds.TENSOR_CORE_SHARE,),
     needs=(ScopeView.missing_gpu_reason,),
 )
@@ -153,7 +155,15 @@ def no_tensor_core(view: ScopeView) -> Answer:
     name, remedy = view.tables.short_name(int(plain_products.row[0])), _choose_precision(view, products, plain_products)
     base = "the time of all GPU work, which overlaps" if view.does_work_overlap else "GPU time"
     seen = f"{name} and others like it take {format_percent(share)} of {base}"
-    return Answer.fired(seen, plain_products.row, view.covered_time(plain_products), remedy)
+    at_stake = int(view.covered_time(plain_products) * _find_saved_share(view, int(plain_products.row[0])))
+    return Answer.fired(seen, plain_products.row, at_stake, remedy)
+
+
+def _find_saved_share(view: ScopeView, row: int) -> float:
+    """Return what tensor cores save at most of the time of products in fp32, by the device's peaks; 1 if unknown."""
+    device = find_device(view.trace, row)
+    plain, *others = (peak_tflops(device.name if device else "", dtype) or 0.0 for dtype in ("fp32", "tf32", "fp16"))
+    return 1 - plain / max(others) if plain and max(others) > plain else 1.0
 
 
 def _choose_precision(view: ScopeView, products: EventTable, plain_products: EventTable) -> Remedy | None:
