@@ -126,6 +126,15 @@ def test_a_wait_that_another_finding_explains_for_the_most_part_stays_what_was_m
     assert late.why.startswith("of these 76 %: dispatch 40 %")
 
 
+def test_the_sentence_on_a_late_rank_says_what_its_finding_costs() -> None:
+    merged = load_shared_ranks("ddp")[1]
+    report = check_trace(merged, default_scope(merged))
+    cost = format_percent(report.problems[0].share)
+    assert report.problems[0].id == "straggler"
+    text = report.ranks_by_verdict[0][0]  # of ranks 0 and 3, the latter of which waits longest
+    assert f"rank 2 is late at 21 of 21 collectives, which costs 43 to {cost} of the time: " in text
+
+
 def test_ranks_whose_verdicts_differ_in_numbers_alone_are_named_together() -> None:
     merged = load_shared_ranks("fsdp")[1]
     (text, why, _, ranks), (_, _, late, others) = check_trace(merged, default_scope(merged)).ranks_by_verdict

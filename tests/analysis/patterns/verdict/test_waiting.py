@@ -191,6 +191,8 @@ def unbucketed_program(elements: int) -> list[Entry | list[Entry]]:
 def test_small_all_reduces_are_to_be_bucketed(tmp_path: Path) -> None:
     verdict = decide_file(tmp_path / "rank0.json", *unbucketed_program(4500))
     assert verdict.regime is Regime.COMMUNICATION
+    (found,) = Checker(load_trace(str(tmp_path / "rank0.json"), cache=False)).check(ids=["exposed-comm"])
+    assert found.answer.seen.startswith("2.40 ms of 2.40 ms in collectives is exposed, 2.60 ms with the gaps between")
     assert verdict.first == (
         "40 all-reduces a step, one per parameter, 18 kB in the median, take 86 % of the time with nothing computed "
         "beside, gaps included: bucket them (DDP's bucket_cap_mb, or one flattened all-reduce)"

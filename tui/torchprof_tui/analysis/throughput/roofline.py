@@ -344,14 +344,19 @@ class GpuClassSummary:
 
     def describe(self) -> str:
         """Describe the class: "61 % elementwise and copies at 67 % of memory bandwidth"."""
-        text = f"{self.share * 100:.0f} % {self.name}"
+        return f"{self.share * 100:.0f} % {self.describe_rate()}"
+
+    def describe_rate(self) -> str:
+        """Describe the class without its share: "elementwise and copies at 67 % of memory bandwidth"."""
         if self.peak_share is not None:
             peak = "the peak rate" if self.is_product and self.limit is not Limit.MEMORY else "memory bandwidth"
-            return f"{text} at {self.peak_share * 100:.0f} % of {peak}"
+            return f"{self.name} at {self.peak_share * 100:.0f} % of {peak}"
         is_bandwidth = self.achieved_text.endswith("B/s")
-        if self.achieved_text and not (self.is_product and is_bandwidth):  # bytes say little of a product
-            return f"{text} at {self.achieved_text}{', from tensors that fit into the cache' if self.is_cached else ''}"
-        return text
+        if not self.achieved_text or (self.is_product and is_bandwidth):  # bytes say little of a product
+            return self.name
+        return (
+            f"{self.name} at {self.achieved_text}{', from tensors that fit into the cache' if self.is_cached else ''}"
+        )
 
 
 def name_classes(names: Sequence[str], name: I32, kernel_class: U8) -> tuple[list[str], I64]:

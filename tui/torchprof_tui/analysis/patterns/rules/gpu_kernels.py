@@ -153,9 +153,9 @@ def no_tensor_core(view: ScopeView) -> Answer:
     if not has_tensor_cores:
         return Answer.absent("this GPU has no tensor cores")
     name, remedy = view.tables.short_name(int(plain_products.row[0])), _choose_precision(view, products, plain_products)
-    base = "the time of all GPU work, which overlaps" if view.does_work_overlap else "GPU time"
-    seen = f"{name} and others like it take {format_percent(share)} of {base}"
-    at_stake = int(view.covered_time(plain_products) * _find_saved_share(view, int(plain_products.row[0])))
+    time = view.covered_time(plain_products)
+    seen = f"{name} and others like it take {format_duration(time)} in all"
+    at_stake = int(time * _find_saved_share(view, int(plain_products.row[0])))
     return Answer.fired(seen, plain_products.row, at_stake, remedy)
 
 

@@ -172,12 +172,11 @@ def exposed_comm(view: ScopeView) -> Answer:
     total_time = view.time_in_window(tables.collective_intervals) // len(tables.devices)
     reduces = communication.describe_unbucketed_reduces(view, communication.build_card_of_view(view))
     sections = list(view.compute_once(communication.find_reduce_sections).values()) if reduces else []
-    seen = (
-        f"{format_duration(exposed_time)} of {format_duration(total_time)} in collectives is exposed: "
-        f"{format_percent(share)} of {view.window_label}{_format_waiting(view)}" + (f"; {reduces}" if reduces else "")
-    )
     rows, spans = np.sort(collectives.row[exposed_per_collective > 0]), unite(sections) if sections else None
     at_stake = max(exposed_time, sum(section.total for section in sections) // len(tables.devices))
+    seen = f"{format_duration(exposed_time)} of {format_duration(total_time)} in collectives is exposed"
+    gaps = f", {format_duration(at_stake)} with the gaps between them" if at_stake > exposed_time else ""
+    seen += f"{gaps}{_format_waiting(view)}" + (f"; {reduces}" if reduces else "")
     remedy = _choose_remedy(view, collectives.row, exposed_per_collective)
     return Answer.fired(seen, rows, at_stake, remedy, spans)
 

@@ -67,7 +67,7 @@ def memory_bound_elementwise(view: ScopeView) -> Answer:
             f"{format_percent(share)} of GPU time, but few in a row: {format_duration(at_stake)} can be saved"
         )
     seen = (
-        f"{format_percent(share)} of GPU time in {format_count(len(kernels), 'kernel')} that only move data"
+        f"{format_duration(busy_time)} in {format_count(len(kernels), 'kernel')} that only move data"
         f"{_format_rate(view, is_streaming)}; {format_count(run_count, 'run')} of several in a row"
     )
     remedy = _FUSED_ATTENTION if is_attention else _choose_fusion(view, is_streaming)
@@ -179,7 +179,7 @@ def gemm_efficiency(view: ScopeView) -> Answer:
         )
     product, remedy = _describe_product(view, roofline, heaviest)
     seen = (
-        f"{format_percent(low_time / gpu_time)} of GPU time in GEMMs, convolutions or attention at "
+        f"{format_duration(low_time)} in GEMMs, convolutions or attention at "
         f"{format_percent(float(np.average(at_peak[low], weights=time[low])))} of the nearer peak, compute or memory; "
         f"the heaviest: {product}"
     )

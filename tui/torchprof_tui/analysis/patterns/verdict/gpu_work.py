@@ -16,12 +16,12 @@ from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, COPIES
 from torchprof_tui.analysis.serving.measure_steps import get_serving_steps
 from torchprof_tui.analysis.serving.serving_steps import StepKind
 from torchprof_tui.analysis.throughput.roofline import COLLECTIVES, OTHER, GpuClassSummary
-from torchprof_tui.trace.core.arrays import is_in
+from torchprof_tui.trace.core.arrays import I64, is_in
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
 _CLASS_PATTERN_IDS = frozenset(["memory-bound-elementwise", "gemm-efficiency", "no-tensor-core"])
-"""Problems of a class of work: the class, its share and its limit say more than the problem's title."""
+"""Problems of a class of work: the class and its limit say more than the problem's title."""
 
 
 def diagnose_gpu_work(evidence: Evidence) -> Diagnosis:
@@ -34,12 +34,8 @@ def diagnose_gpu_work(evidence: Evidence) -> Diagnosis:
         return _diagnose_copies(evidence)
     if share >= thresholds.PROBLEM_MIN_SHARE.value:
         diagnosis = diagnose_finding(evidence.fired[pattern_id], COMPUTE, share)
-        if pattern_id in _CLASS_PATTERN_IDS and evidence.view.gpu_classes:
-            products_first = pattern_id != "memory-bound-elementwise"
-            classes = _describe_classes(evidence, products_first)
-            if evidence.view.does_work_overlap:  # shares of the classes are then no shares of the time
-                return replace(diagnosis, say=lambda cost: f"{diagnosis.say(cost)}; {classes}")
-            return replace(diagnosis, say=always(classes))
+        if pattern_id in _CLASS_PATTERN_IDS and (classes := _name_classes(evidence, diagnosis.events)):
+            return replace(diagnosis, say=lambda cost: f"up to {format_percent(cost)} of the time is lost in {classes}")
         return diagnosis
     if not evidence.view.gpu_classes:
         return Diagnosis(COMPUTE, 0.0, always("the GPU did almost no work"))
@@ -99,14 +95,19 @@ def _diagnose_copies(evidence: Evidence) -> Diagnosis:
     return Diagnosis(COPIES, shares.copies, say_share("copies take", _ALONE), remedy, events=rows)
 
 
-def _describe_classes(evidence: Evidence, products_first: bool | None = None) -> str:
-    """Describe the largest classes of the GPU's work with what limits them.
+def _name_classes(evidence: Evidence, events: I64) -> str:
+    """Name the largest classes of these kernels (rows, int64[k]) with what limits them; "" where none is known."""
+    view, (names, of_piece) = evidence.view, evidence.view.tables.work_classes
+    of_work = of_piece[view.work_in_scope]
+    time = np.where(is_in(view.work.events.row, events), view.work_time, 0)
+    by_class = dict(zip(names, np.bincount(of_work, weights=time, minlength=len(names)).tolist(), strict=True))
+    least = _CLASS_MIN_SHARE * sum(by_class.values())
+    return ", ".join(part.describe_rate() for part in view.gpu_classes if by_class[part.name] > least)
 
-    `products_first`: whether matrix products are the ones that the sentence is about; None: neither.
-    """
+
+def _describe_classes(evidence: Evidence) -> str:
+    """Describe the largest classes of the GPU's work with what limits them."""
     classes = [part for part in evidence.view.gpu_classes[:_MAX_CLASSES] if part.share >= _CLASS_MIN_SHARE]
-    if products_first is not None:
-        classes.sort(key=lambda part: part.is_product != products_first)
     base = "the time of all GPU work, which overlaps," if evidence.view.does_work_overlap else "the GPU's time"
     return f"{base} is {', '.join(_describe_class(evidence, part) for part in classes)}"
 

@@ -260,8 +260,8 @@ def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
     candidates = [work, waiting, *([evidence.main_problem] if evidence.main_problem else [])]
     largest = max(candidates, key=lambda candidate: candidate.own_share)
     is_idle = waiting.cause != EXPOSED  # collectives are work of the GPU
-    if largest is waiting and is_idle and evidence.shares.busy >= thresholds.GPU_BUSY_MOSTLY.value:
-        # Most of the time is the GPU's own work.
+    is_mostly_busy = evidence.shares.busy >= thresholds.GPU_BUSY_MOSTLY.value
+    if largest is waiting and is_idle and is_mostly_busy and not work.pattern:  # a finding would say its own share
         return replace(waiting, say=lambda share: f"{work.what}; {waiting.say(share)}")
     return largest
 

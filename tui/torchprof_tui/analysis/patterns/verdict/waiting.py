@@ -272,7 +272,12 @@ def _diagnose_late_rank(evidence: Evidence, late_rank: int | None, text: str) ->
         label = "this rank" if is_this else arrivals.ranks.all[other.rank_index].label
         remedy += f"; {label} {other.text}"
     return Diagnosis(
-        EXPOSED, 0.0, always(text), remedy, always(why), late_rank=None if is_slow or own is not None else late_rank
+        EXPOSED,
+        0.0,
+        say_share(f"{text}, which costs"),
+        remedy,
+        always(why),
+        late_rank=None if is_slow or own is not None else late_rank,
     )
 
 
