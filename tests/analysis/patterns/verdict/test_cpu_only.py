@@ -9,6 +9,8 @@ import pytest
 from tests.helpers.trace_builder import Entry, annotation, cpu, python, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
+from torchprof_tui.analysis.patterns.engine.pattern import State
+from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
 from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime, Verdict
 
@@ -195,7 +197,9 @@ def test_an_op_is_counted_once_where_a_python_frame_lies_between_it_and_its_call
 def test_a_loop_of_small_ops_is_named_where_it_takes_a_good_part() -> None:
     loops = [cpu(("aten::select", "aten::eq", "aten::item")[k % 3], 10 * k, 9) for k in range(240)]
     verdict = decide(step(1, 0, 2500), *loops)
-    assert "; 2.40 ms, 96 % of the steps: the same 3 ops (aten::select → aten::eq → aten::item) run 80" in verdict.first
+    assert verdict.why.startswith(
+        "2.40 ms, 96 % of the steps: the same 3 ops (aten::select → aten::eq → aten::item) run 80"
+    )
     assert verdict.remedy.startswith("call these ops once on whole tensors")
 
 
@@ -217,6 +221,32 @@ def test_each_class_of_ops_has_an_action(op: str, words: str) -> None:
     assert verdict.regime is Regime.CPU_ONLY
     assert f"{op} 90 %: " in verdict.first
     assert words in verdict.first
+
+
+def test_ops_are_a_finding_with_what_is_left_to_them() -> None:
+    program: list[Entry] = []
+    for k in range(4):
+        program += [step(k + 1, 1000 * k, 1000), cpu("aten::mm", 1000 * k, 550), annotation("log", 1000 * k + 560, 400)]
+    built = trace(*program)
+    report = check_trace(built, default_scope(built))
+    assert [(found.id, format_percent(found.share)) for found in report.problems] == [
+        ("ops", "55 %"),
+        ("host-code", "45 %"),
+    ]
+    assert report.verdicts[0].what == report.problems[0].answer.seen == "ops take 55 % of the CPU's time, aten::mm 55 %"
+    assert report.problems[0].remedy.action == report.verdicts[0].remedy
+
+
+def test_without_the_gpus_work_no_call_is_cold() -> None:
+    """A call of 40 ms may wait for a GPU of which nothing was recorded."""
+    built = trace(
+        cpu("aten::mm", 0, 50_000), runtime("cudaFree", 100, 40_000, 1), runtime("cudaLaunchKernel", 45_000, 5, 2)
+    )
+    report = check_trace(built, default_scope(built))
+    states = {found.id: found.state for found in report.findings}
+    assert states["cold-call"] is states["not-warmed-up"] is State.CANNOT_TELL
+    assert report.problems == []
+    assert report.verdicts[0].remedy.startswith("record again with the GPU's work")
 
 
 def test_launches_without_kernels_say_why() -> None:

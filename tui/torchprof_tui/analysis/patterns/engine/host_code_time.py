@@ -57,13 +57,25 @@ def find_main_window(view: ScopeView, main: MainThread) -> tuple[int, int]:
     return max(t0, view.scope.t0), min(t1, view.scope.t1)
 
 
-def find_host_intervals(view: ScopeView, main: MainThread) -> Intervals:
-    """Find when the main thread was outside ops, loader calls, communication and the profiler's own work."""
-    t0, t1 = find_main_window(view, main)
-    tables, host = view.tables, Intervals(np.array([t0], dtype=np.int64), np.array([t1], dtype=np.int64))
-    for table in (tables.ops, tables.match_names(DATA_LOADER_REGEX), tables.match_names(COMMUNICATION_REGEX)):
-        host = host - main.select(table).intervals.clip(t0, t1)
-    return host - tables.overhead_intervals.clip(t0, t1)
+INPUT, COMMUNICATION, OPS, HOST_CODE, PROFILER = "input", "communication", "ops", "host_code", "profiler"
+
+
+def divide_main_thread(view: ScopeView) -> dict[str, Intervals]:
+    """Divide the time in which the main thread worked by what it did, {} where no op was recorded.
+
+    The profiler's own work comes first, then loader calls, communication, ops, and code outside all of them.
+    """
+    main, tables = find_main_thread(view), view.tables
+    t0, t1 = find_main_window(view, main) if main is not None else (0, 0)
+    if main is None or t1 <= t0:
+        return {}
+    rest, parts = Intervals(np.array([t0]), np.array([t1])), dict[str, Intervals]()
+    loading, talking = (tables.match_names(names) for names in (DATA_LOADER_REGEX, COMMUNICATION_REGEX))
+    parts[PROFILER], rest = rest & tables.overhead_intervals, rest - tables.overhead_intervals
+    for part, table in ((INPUT, loading), (COMMUNICATION, talking), (OPS, tables.ops)):
+        times = main.select(table).intervals
+        parts[part], rest = rest & times, rest - times
+    return parts | {HOST_CODE: rest}
 
 
 _NAME_CELLS = 40
@@ -198,7 +210,7 @@ def find_host_code(view: ScopeView) -> HostCode:
     main = find_main_thread(view)
     if main is None:
         return HostCode(None, 0, NO_INTERVALS, ())
-    host = find_host_intervals(view, main)
+    host = divide_main_thread(view).get(HOST_CODE, NO_INTERVALS)
     time = host.total
     host = host - view.tables.ops.intervals  # not what another thread's ops are waited for
     return HostCode(main, time, host, _find_owners(view, main, host, time))

@@ -83,7 +83,7 @@ def find_cold_calls(tables: TraceTables) -> EventTable:
         thresholds.COLD_CALL_BUSY_SHARE,
         thresholds.RECURRING_RATE,
     ),
-    needs=(ScopeView.missing_calls_reason,),
+    needs=(ScopeView.missing_work_reason, ScopeView.missing_calls_reason),
 )
 def cold_call(view: ScopeView) -> Answer:
     tables = view.tables
@@ -181,7 +181,7 @@ def not_warmed_up(view: ScopeView) -> Answer:
     cold = view.select_in_scope(tables.compute_once(find_cold_calls))
     # Loading before the first step is no part of the steps that the numbers are of.
     cold_time = cold.intervals.clip(*view.window).total
-    is_cold = cold_time >= thresholds.COLD_WINDOW_SHARE.value * max(view.window_length, 1)
+    is_cold = cold_time >= thresholds.COLD_WINDOW_SHARE.value * max(view.window_length, 1) and len(tables.work) > 0
     in_scope = view.overlap_mask(steps.start[: warming.count], steps.end[: warming.count])
     getting_faster = tables.event_table(steps.row[: warming.count])
     if in_scope.any() and not is_cold and lacks_setup_work(tables, getting_faster):

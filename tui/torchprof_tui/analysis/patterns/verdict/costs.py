@@ -14,7 +14,7 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, severity_sort_key
-from torchprof_tui.analysis.patterns.engine.host_code_time import find_main_thread, find_main_window
+from torchprof_tui.analysis.patterns.engine.host_code_time import COMMUNICATION, OPS, PROFILER, divide_main_thread
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Finding, Pattern, Remedy, Section, Severity
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
@@ -135,7 +135,7 @@ def measure_costs(
     Before all, the pattern `first` gets its own.
     """
     fired = [finding for finding in findings if finding.is_problem]
-    whole_scope = WHOLE_SCOPE_IDS | (_CAUSES.keys() if len(view.tables.work) else set())
+    whole_scope = WHOLE_SCOPE_IDS | (_CAUSES if len(view.tables.work) else _CPU_CAUSES).keys()
     path = _list_path(view)
     rest = [dict(part) for part in path]
     devices = max(len(path[0]), 1)
@@ -207,11 +207,7 @@ def _list_path(view: ScopeView) -> Path:
 
 def _list_cpu_path(view: ScopeView) -> Intervals:
     """List the time of the main thread, without the profiler's; empty where no op was recorded."""
-    main = find_main_thread(view)
-    t0, t1 = find_main_window(view, main) if main is not None else (0, 0)
-    if t1 <= t0:
-        return NO_INTERVALS
-    return Intervals(np.array([t0]), np.array([t1])) - view.tables.overhead_intervals
+    return unite(times for part, times in divide_main_thread(view).items() if part != PROFILER)
 
 
 _CAUSES = {
@@ -227,23 +223,33 @@ _CAUSES = {
 }
 """What is said of a cause of lost time that no pattern is about: its title and its meaning, or the pattern to add."""
 
+_CPU_CAUSES = {
+    OPS: ("Ops take the CPU's time", "the program computes on the CPU, most of the time in ops"),
+    COMMUNICATION: ("Communication takes the CPU's time", "the program sends, receives, or waits for other processes"),
+}
+"""The same without a GPU."""
+
 
 def _build_cause(view: ScopeView, verdict: Verdict, base: CostBase) -> Finding | None:
     """Build a finding of the cause that the verdict names; None where a pattern is about it, or nothing is lost."""
     name = "host-code" if verdict.cause == IdleCause.HOST.id else verdict.cause
     diagnosis = verdict.diagnosis
-    if diagnosis is None or verdict.pattern or name not in _CAUSES or not verdict.remedy or not len(view.tables.work):
+    has_gpu, has_calls = len(view.tables.work) > 0, len(view.tables.calls) > 0
+    causes = _CAUSES if has_gpu else {} if has_calls else _CPU_CAUSES  # without the GPU's work nothing is known of it
+    if diagnosis is None or verdict.pattern or name not in causes or not verdict.remedy:
         return None
     path = _list_path(view)
-    if verdict.cause in (EXPOSED, COPIES):
+    if not has_gpu:
+        times = [divide_main_thread(view)[name]]
+    elif verdict.cause in (EXPOSED, COPIES):
         times = list(path[1 if verdict.cause == COPIES else 2].values())
     else:
         cause = next(cause for cause in IdleCause if cause.id == verdict.cause)
         wanted = LAUNCHING if cause is IdleCause.DISPATCH else (cause,)
         times = [view.gap_finder.find_cause_intervals(each, device) for device in path[0] for each in wanted]
-    spans = unite(times).clip(*view.window)
-    title, meaning = _CAUSES[name]
-    pattern = PATTERNS.get(name) or Pattern(
+    spans = unite(times).clip(*(view.window if has_gpu else (view.scope.t0, view.scope.t1)))
+    title, meaning = causes[name]
+    pattern = (PATTERNS.get(name) if has_gpu else None) or Pattern(
         name, Section.BEYOND, title, meaning, verdict.remedy, "No pattern is about it: the largest cause.",
         lambda _: Answer.absent(), severity=Severity.PROBLEM,
     )  # fmt: skip

@@ -8,22 +8,25 @@ from collections.abc import Sequence
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.host_activity import COMMUNICATION_REGEX, DATA_LOADER_REGEX
+from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
 from torchprof_tui.analysis.patterns.engine.host_code_time import (
+    COMMUNICATION,
     DO_LESS_PER_OP,
+    HOST_CODE,
+    INPUT,
+    OPS,
+    PROFILER,
+    divide_main_thread,
     find_host_code,
     find_main_thread,
-    find_main_window,
 )
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
 from torchprof_tui.analysis.patterns.rules.host_code import CREATING_OP
-from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, always
+from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Says, always, diagnose_finding
 from torchprof_tui.analysis.patterns.verdict.tree_model import OUTSIDE, TimePart, TimeTree, part_sort_key
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.arrays import I64, is_in
-
-INPUT, COMMUNICATION, OPS, HOST_CODE, PROFILER = "input", "communication", "ops", "host_code", "profiler"
 
 _LABELS = {
     INPUT: "data loader",
@@ -38,33 +41,15 @@ _MAX_OPS_LISTED = 8
 
 def build_cpu_time_tree(view: ScopeView) -> TimeTree | None:
     """Divide the time of the program's main thread; None if no op was recorded in the scope."""
-    tables = view.tables
-    main = find_main_thread(view)
-    t0, t1 = find_main_window(view, main) if main is not None else (0, 0)
-    if main is None or t1 <= t0:
+    main, times = find_main_thread(view), divide_main_thread(view)
+    if main is None or not times:
         return None
-    assigned = tables.overhead_intervals.clip(t0, t1)
-    parts = [TimePart(PROFILER, _LABELS[PROFILER], assigned.total)]
-
-    def take(covered: Intervals) -> Intervals:
-        nonlocal assigned
-        remaining = covered.clip(t0, t1) - assigned
-        assigned = assigned | remaining
-        return remaining
-
-    def on_main(pattern: str) -> Intervals:
-        return main.select(tables.match_names(pattern)).intervals
-
-    for part_id, pattern in ((INPUT, DATA_LOADER_REGEX), (COMMUNICATION, COMMUNICATION_REGEX)):
-        parts.append(TimePart(part_id, _LABELS[part_id], take(on_main(pattern)).total))
-    ops = main.select(tables.ops)
-    op_time = take(ops.intervals)
-    parts.append(TimePart(OPS, _LABELS[OPS], op_time.total, _divide_ops(view, ops.row, op_time)))
-    host = (t1 - t0) - assigned.total
-    parts.append(TimePart(HOST_CODE, _LABELS[HOST_CODE], host))
-    parts.append(TimePart(OUTSIDE, _LABELS[OUTSIDE], view.scope.length - (t1 - t0)))
+    ops = _divide_ops(view, main.select(view.tables.ops).row, times[OPS])
+    parts = [TimePart(name, _LABELS[name], part.total, ops if name == OPS else ()) for name, part in times.items()]
+    outside = view.scope.length - sum(part.time for part in parts)
+    parts.append(TimePart(OUTSIDE, _LABELS[OUTSIDE], outside))
     parts.sort(key=part_sort_key)
-    return TimeTree(tuple(part for part in parts if part.time), view.scope.length, 1, "ranks")
+    return TimeTree(tuple(part for part in parts if part.time), view.scope.length, 1)
 
 
 def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = ()) -> Diagnosis:
@@ -75,11 +60,10 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
     if worst is None:
         return Diagnosis(HOST_CODE, 0.0, always("the program did almost no work"))
     share = worst.time / measured
-    percent = format_percent(share)
     slow = next((found for found in findings if found.id == "cpu-contention" and found.has_fired), None)
     if slow is not None and worst.id == OPS:
-        what = f"ops wait for CPU cores for {format_percent(slow.answer.at_stake / measured)} of the CPU's time"
-        return Diagnosis(OPS, share, always(what), slow.remedy.action, events=slow.answer.events, pattern=slow.id)
+        say, waiting = _say_share("ops wait for CPU cores for"), slow.answer.at_stake / measured
+        return Diagnosis(OPS, waiting, say, slow.remedy.action, events=slow.answer.events, pattern=slow.id)
     if worst.id == INPUT:
         remedy = (
             "its workers are too slow: use more workers (up to the number of cores), a larger prefetch_factor, or "
@@ -88,48 +72,42 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
             else "load in worker processes (num_workers), up to the number of cores, ahead of the step"
         )
         waits = view.select_in_scope(view.tables.match_names(DATA_LOADER_REGEX))
-        return Diagnosis(
-            INPUT, share, always(f"the data loader takes {percent} of the CPU's time"), remedy, events=waits.row
-        )
+        return Diagnosis(INPUT, share, _say_share("the data loader takes"), remedy, events=waits.row)
     if worst.id == OPS and worst.parts:
         return _diagnose_ops(view, worst, measured, findings)
     if worst.id == COMMUNICATION:
         remedy = "send less often and more at once: larger buckets, or gradients that are accumulated over batches"
-        return Diagnosis(COMMUNICATION, share, always(f"communication takes {percent} of the CPU's time"), remedy)
-    what, host = f"code outside any op takes {format_percent(share)} of the CPU's time", find_host_code(view)
+        return Diagnosis(COMMUNICATION, share, _say_share("communication takes"), remedy)
+    what, host = "code outside any op takes", find_host_code(view)
     if host.owners:
-        what += f", {host.describe_owners()}"
-        return Diagnosis(HOST_CODE, share, always(what), host.choose_remedy(view), events=host.events)
+        say = _say_share(what, f", {host.describe_owners()}")
+        return Diagnosis(HOST_CODE, share, say, host.choose_remedy(view), events=host.events)
     if 2 * host.intervals.total < host.time:
         others = view.ops.select(view.trace.lane[view.ops.row] != (host.main.lane if host.main else -1))
         op = _divide_ops(view, others.row, others.intervals)[0].id
-        what = f"{what}, most of it while another thread runs ops, most of all {op}"
+        say = _say_share(what, f", most of it while another thread runs ops, most of all {op}")
         remedy = choose_op_remedy(op, uses_gpu=len(view.tables.calls) > 0)
-        return Diagnosis(
-            HOST_CODE, share, always(what), remedy, events=others.row[others.name == view.trace.names.index(op)]
-        )
-    return Diagnosis(HOST_CODE, share, always(what), host.choose_remedy(view) or DO_LESS_PER_OP)
+        return Diagnosis(HOST_CODE, share, say, remedy, events=others.row[others.name == view.trace.names.index(op)])
+    return Diagnosis(HOST_CODE, share, _say_share(what), host.choose_remedy(view) or DO_LESS_PER_OP)
+
+
+def _say_share(before: str, after: str = "") -> Says:
+    return lambda share: f"{before} {format_percent(share)} of the CPU's time{after}"
 
 
 def _diagnose_ops(view: ScopeView, ops_part: TimePart, measured: int, findings: Sequence[Finding]) -> Diagnosis:
     """Diagnose a main thread that is mostly in ops: a loop of small ones, many calls of one, or the longest."""
-    share = ops_part.time / measured
-    percent = format_percent(share)
-    op = ops_part.parts[0]
-    ops = view.ops
+    op, ops = ops_part.parts[0], view.ops
     events = ops.row[ops.name == view.trace.names.index(op.id)]
-    what = f"ops take {percent} of the CPU's time, {op.id} {format_percent(op.time / measured)}"
     loop = next((found for found in findings if found.id == "op-loop" and found.has_fired), None)
     if loop is not None and loop.answer.at_stake >= thresholds.EXPLAINED_SHARE_OF_WAIT.value * ops_part.time:
-        what = f"ops take {percent} of the CPU's time; {loop.answer.seen}"
-        return Diagnosis(OPS, share, always(what), loop.remedy.action, events=loop.answer.events, pattern=loop.id)
+        return diagnose_finding(loop, OPS, loop.answer.at_stake / measured)
     calls = next((found for found in findings if found.id == "call-count" and found.has_fired), None)
     if calls is not None and is_in(calls.answer.events, events).any():
-        what = f"ops take {percent} of the CPU's time; {calls.answer.seen}"
-        return Diagnosis(OPS, share, always(what), calls.remedy.action, events=events, pattern=calls.id)
-    return Diagnosis(
-        OPS, share, always(what), choose_op_remedy(op.id, uses_gpu=len(view.tables.calls) > 0), events=events
-    )
+        return diagnose_finding(calls, OPS, calls.answer.at_stake / measured)
+    say = _say_share("ops take", f", {op.id} {format_percent(op.time / measured)}")
+    remedy = choose_op_remedy(op.id, uses_gpu=len(view.tables.calls) > 0)
+    return Diagnosis(OPS, ops_part.time / measured, say, remedy, events=events)
 
 
 def choose_op_remedy(op: str, *, uses_gpu: bool = False) -> str:
