@@ -12,7 +12,7 @@ import pytest
 from textual import events
 from textual.pilot import Pilot
 
-from tests.helpers.explorer_app import event_of, explorer, settled, two_steps, until
+from tests.helpers.explorer_app import event_of, explorer, press_at_once, settled, two_steps, until
 from tests.helpers.golden_files import mark_size
 from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SAMPLES
@@ -565,3 +565,37 @@ async def test_the_sentence_under_the_table_says_what_limits_the_scope() -> None
         await pilot.press("tab")
         await settled(pilot)
         assert "GPU busy" not in text(table)
+
+
+async def test_enter_pressed_before_the_instances_are_loaded_is_done_once_they_are() -> None:
+    """As `t enter k` for the limit of the heaviest kernel: enter answered "no instance to show on the lanes"."""
+    shown = two_steps()
+    async with explorer(shown, (160, 40)) as (screen, pilot):
+        await settled(pilot)
+        await press_at_once(pilot, ["t", "enter", "k"])
+        await until(pilot, lambda: screen.app.screen is screen and screen.view_state.selected >= 0)
+        await until(pilot, lambda: screen.details_open and screen._dock.active_name == "kernel")
+
+
+async def test_enter_after_a_move_shows_the_row_under_the_cursor() -> None:
+    """Its panel still had the instances of the row before."""
+    shown = two_steps()
+    async with explorer(shown, (160, 40)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        await pilot.press("home")
+        first = listed(table)[0]
+        await settled(pilot)
+        await press_at_once(pilot, ["down", "enter"])
+        await until(pilot, lambda: screen.app.screen is screen and screen.view_state.selected >= 0)
+        assert shown.event(screen.view_state.selected).name == listed(table)[1] != first
+
+
+async def test_escape_ends_the_wait_for_the_instance_to_show() -> None:
+    async with explorer(two_steps(), (160, 40)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        row, table._detail_row = table._detail_row, -1  # as if it were still being loaded
+        await press_at_once(pilot, ["enter", "k", "escape"])
+        assert pilot.app.screen is table
+        table._detail_row = row
+        table._finish_show()
+        assert pilot.app.screen is table

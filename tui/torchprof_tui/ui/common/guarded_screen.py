@@ -46,6 +46,10 @@ class GuardedScreen(Screen[ScreenResultType]):
         if self.is_attached:
             self.call_later(lambda: None if self.is_left else show(answer))
 
+    def keep_key(self, event: events.Key) -> bool:
+        """Keep a key until work of an earlier key is done; return whether it was kept, and has no effect now."""
+        return False
+
     def on_screen_suspend(self) -> None:
         """Repaint pictures as characters below another screen, and as pictures when it is left."""
         if (graphics := find_graphics(self.app)) is not None and graphics.sent:

@@ -23,7 +23,7 @@ from textual.worker import WorkerFailed
 
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.bindings import KeyHelp, group_by_section, normalize_keys
-from torchprof_tui.ui.common.guarded_screen import GuardedCommandPalette, GuardingApp, repair_textual
+from torchprof_tui.ui.common.guarded_screen import GuardedCommandPalette, GuardedScreen, GuardingApp, repair_textual
 
 _NAMED_KEYS = {"left", "right", "up", "down", "home", "end", "pageup", "pagedown", "enter", "escape", "backspace"}
 
@@ -67,6 +67,8 @@ class OrderedKeysApp(App[None]):
         is_late = isinstance(target, Screen) and self.focused is not None
         if target is (self.focused or self.screen) or (handled_before == self._handled_keys and not is_late):
             self._handled_keys += 1
+            if isinstance(self.screen, GuardedScreen) and self.screen.keep_key(event):
+                return
             if not await self._check_bindings(event.key):
                 self.say(explain_unbound_key(event, self.remapped_keys))
             return

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from rich.cells import cell_len
+from textual import events
 from textual.app import ComposeResult
 
 from torchprof_tui.analysis.table.groups import GpuTimeShares, Profile, compute_gpu_time_shares
@@ -80,6 +81,9 @@ class TableScreen(ListScreen):
         self._column_layouts: dict[int, sheet_rows.ColumnLayout] = {}  # by width
         self._history: deque[TableView] = deque(maxlen=MAX_VIEWS)
         self._row_to_show = -1  # row of the sheet to move to once it is built
+        self._is_loading = True
+        self._detail_row = -1  # row of the sheet whose detail the panel shows
+        self._keys_after_show: list[events.Key] | None = None  # since enter was pressed before that detail was there
         self._target_event = view_state.selected - self._event_offset if view_state.selected >= 0 else -1
         self._tabs = PanelTabs([(tab, tab) for tab in self._shown_tabs])
         self.rows = RowList(self._format_row, self._format_header, id="rows")
@@ -122,6 +126,7 @@ class TableScreen(ListScreen):
 
     def _request_sheet(self) -> None:
         self._status.show_message("adding up …")
+        self._is_loading, self._keys_after_show = self._tab != CHARTS_TAB, None
         self.set_class(self._tab == CHARTS_TAB, "drawn")
         if self._tab == CHARTS_TAB:
             self._worker.answer("sheet", partial(compute_gpu_time_shares, self.profile), self._show_shares)
@@ -142,6 +147,7 @@ class TableScreen(ListScreen):
         if query != self._current_query:
             return
         built = self._built_sheet = None if isinstance(found, str) else found
+        self._is_loading, self._detail_row = False, -1
         self._status.show_message("")
         self._listing.set_sheet(self._tab, None if built is None else built.sheet)
         table = built.table if built is not None and built.table is not None and has_balance(built.table) else None
@@ -156,6 +162,7 @@ class TableScreen(ListScreen):
             self._panel.set_detail("", None)
             self._summary_text = "no rows"
             self._fit_panels()
+            self._finish_show()
             return
         self._refresh_rows()
         row, self._row_to_show = self._row_to_show, -1
@@ -163,6 +170,7 @@ class TableScreen(ListScreen):
             row = find_row_of_event(self.trace, self.profile.calls, built.table, self._target_event)
             self._target_event = -1
         self._move_to_row(row)
+        self._finish_show()
 
     def _show_balance(self, query: SheetQuery, reading: str) -> None:
         if query == self._current_query and self._built_sheet is not None:
@@ -238,6 +246,8 @@ class TableScreen(ListScreen):
             sheet = self._built_sheet.sheet
             name = str(sheet.columns["name"][row])
             self._panel.set_detail(name, detail, sheet.displays[row], describe_row(sheet, row))
+            self._detail_row = row
+            self._finish_show()
 
     def action_move(self, distance: int) -> None:
         if self._tab == CHARTS_TAB:
@@ -380,12 +390,33 @@ class TableScreen(ListScreen):
         return find_event_word(event.kind, event.name)
 
     def action_show(self) -> None:
-        if not self._has_rows():
+        """Show the instance on the lanes; while it is loaded, keep the keys that follow for the lanes."""
+        if self._is_loading or self._detail_row != self._cursor_row:
+            self._keys_after_show = []
+        elif self._has_rows():
+            if self._shown_event < 0:
+                self._status.show_message("no instance to show on the lanes")
+                return
+            self.dismiss(self._shown_event)
+
+    def _finish_show(self) -> None:
+        """Show the instance that enter asked for, once it is loaded; then send the keys that followed enter."""
+        if self._keys_after_show is None or (self._cursor_row >= 0 and self._detail_row != self._cursor_row):
             return
-        if self._shown_event < 0:
-            self._status.show_message("no instance to show on the lanes")
-            return
-        self.dismiss(self._shown_event)
+        keys_after, self._keys_after_show = self._keys_after_show, None
+        self.action_show()
+        for key in keys_after if self.is_left else ():
+            self.app.post_message(key)
+
+    def keep_key(self, event: events.Key) -> bool:
+        if self._keys_after_show is None:
+            return False
+        if event.key == "escape":
+            self._keys_after_show = None
+            self._status.show_message("")
+        else:
+            self._keys_after_show.append(events.Key(event.key, event.character))
+        return True
 
     def action_back(self) -> None:
         if self._listing.filter:
