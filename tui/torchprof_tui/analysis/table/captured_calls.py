@@ -86,7 +86,7 @@ def add_captured_calls(trace: Trace, calls: Calls, ops: CapturedOps) -> Calls:
         parent=np.concatenate([cpu_parent, gpu_parent]).astype(np.int32),
         ordinal=insert(calls.ordinal, trace.ordinal[launch_event]),
         cpu_call_count=own + added,
-        captured=CapturedCalls(tuple(part_trace(trace, ops)), source, captured_event, is_op),
+        captured=CapturedCalls((*ops.captures, trace), source, captured_event, is_op),
     )
 
 
@@ -124,11 +124,6 @@ def _sum_launched_work(trace: Trace, ops: CapturedOps, size: int, call_of_event:
     self_gpu = sum_by_index(owner[owner >= 0], trace.duration[replayed[owner >= 0]], size)
     self_gpu[:own] += others.self_gpu[:own]
     return self_gpu
-
-
-def part_trace(trace: Trace, ops: CapturedOps) -> list[Trace]:
-    """List the traces that `CapturedCalls.source` numbers: the captures, then the trace itself."""
-    return [*ops.captures, trace]
 
 
 def read_args_with_captures(trace: Trace, calls: Calls, report: ReportChunks | None = None) -> OpArgs:

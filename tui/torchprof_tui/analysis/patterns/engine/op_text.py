@@ -96,10 +96,10 @@ def write_op_text(tables: TraceTables) -> OpText:
     return OpText(ops.take(np.insert(np.arange(len(ops)), borders, borders)), text.tobytes().decode("ascii"), text)
 
 
-def number_parts(tables: TraceTables, ops: EventTable) -> I64:
-    """Number the stretches of ops, by lane and start, that lie on one thread and in one step: int64[k]."""
-    lane, step = np.asarray(tables.trace.lane[ops.row]), tables.steps.index_at(ops.start)
-    changes = (lane[1:] != lane[:-1]) | (step[1:] != step[:-1])
+def number_parts(tables: TraceTables, ops: EventTable, *marks: I64) -> I64:
+    """Number the stretches of ops, by lane and start, on one thread, in one step, with equal `marks`: int64[k] each."""
+    columns: list[I64] = [tables.trace.lane[ops.row].astype(np.int64), tables.steps.index_at(ops.start), *marks]
+    changes = np.any([column[1:] != column[:-1] for column in columns], axis=0)
     return np.concatenate([[0], np.cumsum(changes)])[: len(ops)].astype(np.int64)
 
 

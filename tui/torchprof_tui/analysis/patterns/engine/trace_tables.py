@@ -314,18 +314,17 @@ class TraceTables:
 
     def innermost_ancestor(self, rows: I64 | I32, mask: Bool) -> I64:
         """Return the innermost proper ancestor of each row for which `mask` bool[n] holds, -1 for none: int64[k]."""
-        found = np.full(len(rows), -1, dtype=np.int64)
-        covered = np.flatnonzero(ancestry.mark_covered(self._end_places, rows, mask))
-        if len(covered):
-            found[covered] = ancestry.find_nearest_ancestor(self.trace.parent, rows[covered], mask)
-        return found
+        return self._find_ancestor(ancestry.find_nearest_ancestor, rows, mask)
 
     def outermost_ancestor(self, rows: I64 | I32, mask: Bool) -> I64:
         """Return the outermost proper ancestor of each row for which `mask` bool[n] holds, -1 for none: int64[k]."""
+        return self._find_ancestor(ancestry.find_outermost_ancestor, rows, mask)
+
+    def _find_ancestor(self, find: Callable[[I32, I64 | I32, Bool], I64], rows: I64 | I32, mask: Bool) -> I64:
         found = np.full(len(rows), -1, dtype=np.int64)
         covered = np.flatnonzero(ancestry.mark_covered(self._end_places, rows, mask))
         if len(covered):
-            found[covered] = ancestry.find_outermost_ancestor(self.trace.parent, rows[covered], mask)
+            found[covered] = find(self.trace.parent, rows[covered], mask)
         return found
 
     @cached_property

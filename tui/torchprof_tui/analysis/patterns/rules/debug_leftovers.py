@@ -10,6 +10,7 @@ from torchprof_tui.analysis.kernel.names.copies import is_to_host
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.avoidable_work import NODE_REGEX, answer_fault, pair_neighbours
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.op_text import number_parts
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_fault
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
@@ -43,13 +44,8 @@ class OuterOps:
 def find_outer_ops(tables: TraceTables) -> OuterOps:
     """Find the outermost operators of the whole trace; use `TraceTables.compute_once`."""
     trace, ops = tables.trace, tables.outermost_ops
-    node = tables.innermost_ancestor(ops.row, tables.mark_ops(NODE_REGEX))
-    lane, step = trace.lane[ops.row], tables.steps.index_at(ops.start)
-    order = np.lexsort((ops.start, lane))
-    ops, lane, step, node = ops.take(order), lane[order], step[order], node[order]
-    is_other = (lane[1:] != lane[:-1]) | (step[1:] != step[:-1]) | (node[1:] != node[:-1])
-    part = np.concatenate([[0], np.cumsum(is_other)])[: len(ops)].astype(np.int64)
-    work = tables.work
+    ops = ops.take(np.lexsort((ops.start, trace.lane[ops.row])))
+    part, work = number_parts(tables, ops, tables.innermost_ancestor(ops.row, tables.mark_ops(NODE_REGEX))), tables.work
     chosen = (work.kind == Kind.COPY) & match_names(trace, is_to_host, work.events.name)
     outer = tables.launching_ops[1][chosen]
     outer = outer[outer >= 0]

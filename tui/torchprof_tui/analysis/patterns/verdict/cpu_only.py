@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -60,7 +60,8 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
     if worst is None:
         return Diagnosis(HOST_CODE, 0.0, always("the program did almost no work"))
     share = worst.time / measured
-    slow = next((found for found in findings if found.id == "cpu-contention" and found.has_fired), None)
+    fired = {found.id: found for found in findings if found.has_fired}
+    slow, uses_gpu = fired.get("cpu-contention"), len(view.tables.calls) > 0
     if slow is not None and worst.id == OPS:
         say, waiting = _say_share("ops wait for CPU cores for"), slow.answer.at_stake / measured
         return Diagnosis(OPS, waiting, say, slow.remedy.action, events=slow.answer.events, pattern=slow.id)
@@ -74,7 +75,7 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
         waits = view.select_in_scope(view.tables.match_names(DATA_LOADER_REGEX))
         return Diagnosis(INPUT, share, _say_share("the data loader takes"), remedy, events=waits.row)
     if worst.id == OPS and worst.parts:
-        return _diagnose_ops(view, worst, measured, findings)
+        return _diagnose_ops(view, worst, measured, fired)
     if worst.id == COMMUNICATION:
         remedy = "send less often and more at once: larger buckets, or gradients that are accumulated over batches"
         return Diagnosis(COMMUNICATION, share, _say_share("communication takes"), remedy)
@@ -86,7 +87,7 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
         others = view.ops.select(view.trace.lane[view.ops.row] != (host.main.lane if host.main else -1))
         op = _divide_ops(view, others.row, others.intervals)[0].id
         say = _say_share(what, f", most of it while another thread runs ops, most of all {op}")
-        remedy = choose_op_remedy(op, uses_gpu=len(view.tables.calls) > 0)
+        remedy = choose_op_remedy(op, uses_gpu=uses_gpu)
         return Diagnosis(HOST_CODE, share, say, remedy, events=others.row[others.name == view.trace.names.index(op)])
     return Diagnosis(HOST_CODE, share, _say_share(what), host.choose_remedy(view) or DO_LESS_PER_OP)
 
@@ -95,14 +96,13 @@ def _say_share(before: str, after: str = "") -> Says:
     return lambda share: f"{before} {format_percent(share)} of the CPU's time{after}"
 
 
-def _diagnose_ops(view: ScopeView, ops_part: TimePart, measured: int, findings: Sequence[Finding]) -> Diagnosis:
+def _diagnose_ops(view: ScopeView, ops_part: TimePart, measured: int, fired: Mapping[str, Finding]) -> Diagnosis:
     """Diagnose a main thread that is mostly in ops: a loop of small ones, many calls of one, or the longest."""
     op, ops = ops_part.parts[0], view.ops
     events = ops.row[ops.name == view.trace.names.index(op.id)]
-    loop = next((found for found in findings if found.id == "op-loop" and found.has_fired), None)
+    loop, calls = fired.get("op-loop"), fired.get("call-count")
     if loop is not None and loop.answer.at_stake >= thresholds.EXPLAINED_SHARE_OF_WAIT.value * ops_part.time:
         return diagnose_finding(loop, OPS, loop.answer.at_stake / measured)
-    calls = next((found for found in findings if found.id == "call-count" and found.has_fired), None)
     if calls is not None and is_in(calls.answer.events, events).any():
         return diagnose_finding(calls, OPS, calls.answer.at_stake / measured)
     say = _say_share("ops take", f", {op.id} {format_percent(op.time / measured)}")

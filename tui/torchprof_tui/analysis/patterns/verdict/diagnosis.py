@@ -194,8 +194,10 @@ class Evidence:
 
     def find_largest(self, *part_ids: str) -> tuple[str, float]:
         """Find the specific pattern that explains most of these parts: (its id, share of the device time); ("", 0)."""
-        explained = self.explained_time(*part_ids)
-        largest = max(explained, key=lambda candidate: explained[candidate], default="")
+        return self._choose_largest(self.explained_time(*part_ids))
+
+    def _choose_largest(self, explained: dict[str, int]) -> tuple[str, float]:
+        largest = max(explained, key=explained.__getitem__, default="")
         return largest, explained.get(largest, 0) / self.device_time
 
     @property
@@ -206,22 +208,21 @@ class Evidence:
     @cached_property
     def main_problem(self) -> Diagnosis | None:
         """The specific problem that explains most of the whole scope, None if none explains enough."""
-        pattern_id, share = self.find_largest()
-        if share < thresholds.PROBLEM_MIN_SHARE.value:
-            return None
-        by_part = {part.id: self.explained_time(part.id).get(pattern_id, 0) for part in self.tree.parts}
-        return diagnose_finding(self.fired[pattern_id], max(by_part, key=lambda part_id: by_part[part_id]), share)
+        return self._diagnose_largest(self.explained_time(), thresholds.PROBLEM_MIN_SHARE.value)
 
     @cached_property
     def main_fault(self) -> Diagnosis | None:
         """The work without need that takes most of the whole scope, None if none takes enough to be named first."""
         explained = {name: time for name, time in self.explained_time().items() if self.fired[name].pattern.is_fault}
-        largest = max(explained, key=lambda candidate: explained[candidate], default="")
-        share = explained.get(largest, 0) / self.device_time
-        if share < thresholds.FAULT_FIRST_SHARE.value:
+        return self._diagnose_largest(explained, thresholds.FAULT_FIRST_SHARE.value)
+
+    def _diagnose_largest(self, explained: dict[str, int], least: float) -> Diagnosis | None:
+        """Diagnose what explains most, from `least` of the device time on, in the part in which most of it lies."""
+        largest, share = self._choose_largest(explained)
+        if share < least:
             return None
         by_part = {part.id: self.explained_time(part.id).get(largest, 0) for part in self.tree.parts}
-        return diagnose_finding(self.fired[largest], max(by_part, key=lambda part_id: by_part[part_id]), share)
+        return diagnose_finding(self.fired[largest], max(by_part, key=by_part.__getitem__), share)
 
     @property
     def device_time(self) -> int:

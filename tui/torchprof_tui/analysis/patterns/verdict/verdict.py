@@ -115,10 +115,7 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
     fitted = fit_remedy(view.tables.practices, Remedy(diagnosis.remedy)).action if diagnosis.remedy else ""
     after = f" ({reasons.PARTIAL_INPUT_NOTE}: {data_loss.summary})" if data_loss else ""
     diagnosis = replace(diagnosis, remedy=fitted, fault=find_recording_fault(evidence), around=("", after))
-    finder, pause = view.tables.line_finder, diagnosis.pause
-    line = finder.find_gap_line(*pause.longest) if pause else finder.find_common_line(diagnosis.events)
-    found = Verdict(regime, shares.busy, "", line=line, tree=tree, busy_base=base)
-    return _name_largest(found, diagnosis, findings)
+    return _name_largest(view, Verdict(regime, shares.busy, "", tree=tree, busy_base=base), diagnosis, findings)
 
 
 def tell_costs(verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
@@ -161,10 +158,12 @@ def measure_regime(view: ScopeView) -> ScopeRegime:
     return ScopeRegime(regime, shares.busy)
 
 
-def _name_largest(verdict: Verdict, diagnosis: Diagnosis, findings: Sequence[Finding]) -> Verdict:
-    """Add to a verdict what costs most, why, and the pattern that is about it."""
+def _name_largest(view: ScopeView, verdict: Verdict, diagnosis: Diagnosis, findings: Sequence[Finding]) -> Verdict:
+    """Add to a verdict what costs most, why, where, and the pattern that is about it."""
+    finder, pause = view.tables.line_finder, diagnosis.pause
     named = replace(
         verdict,
+        line=finder.find_gap_line(*pause.longest) if pause else finder.find_common_line(diagnosis.events),
         cause=diagnosis.cause,
         remedy=diagnosis.remedy,
         pattern=find_pattern(diagnosis, findings),
@@ -214,19 +213,18 @@ def _decide_without_gpu(view: ScopeView, missing_reason: str, findings: Sequence
         return Verdict(Regime.UNKNOWN, None, f"undetermined: {why}")
     if view.tables.is_slice:
         missing_reason = reasons.reword_for_slice(missing_reason)
-    tree = build_cpu_time_tree(view) if not len(view.tables.work) else None
+    tables = view.tables
+    tree = build_cpu_time_tree(view) if not len(tables.work) else None
     if tree is None:
-        tables = view.tables
         if not (len(tables.ops) or len(tables.calls) or len(tables.work) or tables.is_slice):
             missing_reason = "no operator, runtime call or GPU work was recorded: is this a trace of torch.profiler?"
         return Verdict(Regime.UNKNOWN, None, missing_reason)
     diagnosis = diagnose_cpu(view, tree, findings)
-    line = view.tables.line_finder.find_common_line(diagnosis.events)
     # Runtime calls without GPU work: the program uses a GPU, and the recording lacks it.
-    is_cpu_only = not view.tables.is_slice and not len(view.tables.calls)
+    is_cpu_only = not tables.is_slice and not len(tables.calls)
     prefix = "CPU-only trace:" if is_cpu_only else f"{_describe_lost_work(view) or missing_reason};"
-    found = Verdict(Regime.CPU_ONLY, None, "", line=line, tree=tree)
-    return _name_largest(found, replace(diagnosis, around=(f"{prefix} ", "")), findings)
+    diagnosis = replace(diagnosis, around=(f"{prefix} ", ""))
+    return _name_largest(view, Verdict(Regime.CPU_ONLY, None, "", tree=tree), diagnosis, findings)
 
 
 def _describe_lost_work(view: ScopeView) -> str:
