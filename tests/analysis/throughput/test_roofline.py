@@ -44,6 +44,7 @@ def test_a_large_addition_is_limited_by_memory(tmp_path: Path) -> None:
     assert roofline.limit.tolist() == [Limit.MEMORY]
     assert np.isnan(roofline.tflops).all()
     assert measure_coverage(roofline) == 1
+    assert roofline.describe_limit(0) == "memory, 84 % of bandwidth"
 
 
 def test_a_large_product_is_limited_by_arithmetic(tmp_path: Path) -> None:
@@ -56,6 +57,7 @@ def test_a_large_product_is_limited_by_arithmetic(tmp_path: Path) -> None:
     assert roofline.limit.tolist() == [Limit.COMPUTE]
     assert DTYPES[roofline.dtype[0]] == "bf16"
     assert roofline.inputs(0).dims == [BIG, BIG]  # type: ignore[union-attr]
+    assert roofline.describe_limit(0) == "compute, 74 % of the bf16 peak"
 
 
 def test_a_product_in_fp32_has_the_peak_of_its_type(tmp_path: Path) -> None:
@@ -67,6 +69,7 @@ def test_data_that_fits_into_the_cache_has_no_share_of_memory_bandwidth(tmp_path
     roofline = _roofline(tmp_path, op_with_shapes("aten::add", [SMALL, SMALL, []], [F, F, "Scalar"], 0, 20, 2, ADD))
     assert roofline.gb_s == pytest.approx([3 * 64 * 64 * 4 / 2000])
     assert roofline.is_cached.all()
+    assert roofline.describe_limit(0) == "unknown: the data of a call fits into the cache"
     assert np.isnan(roofline.memory_share).all()
     assert roofline.limit.tolist() == [Limit.UNKNOWN]
 
@@ -101,6 +104,7 @@ def test_a_kernel_of_another_class_gets_nothing(tmp_path: Path) -> None:
 def test_what_is_unknown_says_why(tmp_path: Path) -> None:
     roofline = _roofline(tmp_path, op_with_work("aten::mm", 0, 20, 1500, GEMM))
     assert (roofline.missing, measure_coverage(roofline)) == (NO_SHAPES, 0)
+    assert roofline.describe_limit(0) == "unknown: record shapes (record_shapes=True)"
     assert TraceTables(trace(*healthy())).roofline.missing == NO_FILE
 
 

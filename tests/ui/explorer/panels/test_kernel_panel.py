@@ -72,3 +72,19 @@ async def test_the_full_name_stands_once_where_the_details_are_beside() -> None:
             await pilot.press(key)
             await settled(pilot)
             assert text_of(screen).count("void at::native::elementwise_kernel<128") == count, key
+
+
+@pytest.mark.parametrize("key", ["k", "l"])
+async def test_what_bounds_a_kernel_stands_in_its_panel_and_in_the_chain(key: str) -> None:
+    path = SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"
+    shown = load_trace(str(path), cache=False)
+    async with explorer(shown, (160, 60)) as (screen, pilot):
+        await settled(pilot)
+        queries = screen._panel_controller.chain_panel.context.queries
+        limits = {event: queries.describe_limit(event) for event in np.flatnonzero(shown.kind == Kind.KERNEL).tolist()}
+        event, limit = next(each for each in limits.items() if not each[1].startswith("unknown"))
+        assert limit.startswith(("memory, ", "compute, ", "neither: "))
+        screen.view_state.select(event)
+        await pilot.press(key)
+        await settled(pilot)
+        assert limit in " ".join(screen._panel_controller.active_panel.text().split())

@@ -116,6 +116,23 @@ class Roofline:
         """Return the inputs that took most of a group's time, None if unknown."""
         return self.cases[self.case[group]] if self.case[group] >= 0 else None
 
+    def describe_limit(self, group: int) -> str:
+        """Describe what limits a group, with its share of the peak: "memory, 33 % of bandwidth"."""
+        peaks = ("bandwidth", f"the {DTYPES[self.dtype[group]]} peak")
+        shares = zip((self.memory_share[group], self.compute_share[group]), peaks, strict=True)
+        parts = [f"{share * 100:.{0 if share >= 0.0995 else 1}f} % of {peak}" for share, peak in shares if share >= 0]
+        limit = Limit(int(self.limit[group]))
+        if limit in (Limit.MEMORY, Limit.COMPUTE):
+            return f"{limit.name.lower()}, {parts[0 if limit is Limit.MEMORY else -1]}"
+        if limit is Limit.NEITHER:
+            return f"neither: {', '.join(parts)}"
+        if self.missing:
+            return f"unknown: {'record shapes (record_shapes=True)' if self.missing == NO_SHAPES else self.missing}"
+        if self.is_cached[group]:
+            return "unknown: the data of a call fits into the cache"
+        is_counted = self.sampled_time[group] > 0
+        return f"unknown: {'no peak of this device' if is_counted else 'neither bytes nor FLOPs'} known"
+
 
 NO_SHAPES = "shapes were not recorded: profile with record_shapes=True"
 NO_FILE = "the trace file, which contains the shapes, cannot be read"

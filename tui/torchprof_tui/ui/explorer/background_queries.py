@@ -89,8 +89,8 @@ cheatsheet of the whole trace is ranked by it."""
 class BackgroundQueries:
     """Answer queries about a trace with messages.
 
-    Call the methods on a worker thread, except `cancel`, `whole_trace_scope` and `explain_late_rank`, which belong to
-    the UI thread.
+    Call the methods on a worker thread, except `cancel`, `describe_limit`, `whole_trace_scope` and `explain_late_rank`,
+    which belong to the UI thread.
     `report`: receives what is known before a query is answered; called on the worker thread.
     """
 
@@ -192,6 +192,11 @@ class BackgroundQueries:
     def measure_regime(self, rank_index: int, scope: Scope | None) -> ScopeRegime:
         """Measure what limits a scope of a rank, None for its whole trace: what its verdict says."""
         return self._get_checker(rank_index).measure_regime(scope)
+
+    def describe_limit(self, event: int) -> str:
+        """Describe what limits a kernel, memory or arithmetic. Cheap; belongs to the UI thread."""
+        ranks = self._trace.merged_ranks
+        return self._get_checker(0 if ranks is None else ranks.index_of_event(event)).describe_limit(event)
 
     def diagnose_trace(self) -> DiagnosisReady:
         """Collect the remarks of the trace doctor."""

@@ -362,6 +362,11 @@ class TraceTables:
         """Bytes, FLOPs and shares of the peaks by groups of like launches; its `group` is int64[work]."""
         return compute_roofline(self.trace, self.gpu_pieces, self.find_device_peaks)
 
+    def describe_limit(self, row: int) -> str:
+        """Describe what limits a kernel, with its share of the peak."""
+        found = np.flatnonzero(self.work.events.row == row)
+        return self.roofline.describe_limit(int(self.roofline.group[found[0]])) if len(found) else ""
+
     @cached_property
     def gpu_pieces(self) -> GpuPieces:
         """The columns of `work` that the roofline needs."""

@@ -105,8 +105,13 @@ class LatestOnlyChecker:
                 self._default_result = self._check(self._checker.default_scope)
                 notes = {event + self._offset: note for event, note in self._checker.find_event_notes().items()}
                 gaps, largest = self._checker.gap_finder.gaps, self._checker.list_largest_gaps()
+                self._checker.tables.describe_limit(-1)  # its table, for `describe_limit`
                 self._precomputed = PrecomputedCheck(self._default_result, gaps, notes, largest)
             return self._precomputed
+
+    def describe_limit(self, event: int) -> str:
+        """Describe what limits a kernel, memory or arithmetic; "…" before `precompute` is done. Cheap."""
+        return "…" if self._precomputed is None else self._checker.tables.describe_limit(event - self._offset)
 
     def decide_first_verdict(self) -> Verdict | None:
         """Decide the verdict on the whole trace before its patterns are checked; None once they have been.

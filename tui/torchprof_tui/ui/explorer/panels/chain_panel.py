@@ -174,25 +174,27 @@ class ChainPanel(Panel):
                 "launched, of a kernel what launched it."
             )
             return wrap_text(hint, width, palette.muted)
-        two_columns = width >= TWO_COLUMNS_MIN_WIDTH and self._end_kernel is not None
+        end = self._end_kernel
+        two_columns = width >= TWO_COLUMNS_MIN_WIDTH and end is not None
+        bound = "" if end is None else self.context.queries.describe_limit(end.event)
         left = width * 3 // 5 - 2 if two_columns else width
         lines = self._format_delays(left)
         if self._path_note:
             lines += wrap_text(f"selected: {self._path_note}", left, palette.strong)
         lines += self._format_hops(chain, left, len(lines) + 1)
         lines += format_captured(self._captured, palette, left)
-        if self._end_kernel is not None and not two_columns:
-            lines += format_kernel_brief(self._end_kernel, palette, width)
+        if end is not None and not two_columns:
+            lines += format_kernel_brief(end, palette, width, bound)
         lines += self._format_steps(left)
         lines += self._format_work(chain, left, len(lines))
         for label, event in (("this is the backward of", chain.forward_op), ("its backward is", chain.backward_node)):
             if event >= 0:
                 lines += wrap_text(f"{label} {clean(self._trace.event(event).name)}", left, palette.text)
-        if two_columns and self._end_kernel is not None:
+        if two_columns and end is not None:
             right = width - left - 2
-            title = format_title(self._trace, self._trace.event(self._end_kernel.event), palette, right)
-            is_collective = int(self._trace.kind[self._end_kernel.event]) == Kind.COLLECTIVE
-            kernel = format_kernel(self._end_kernel, palette, right, is_collective=is_collective)
+            title = format_title(self._trace, self._trace.event(end.event), palette, right)
+            is_collective = int(self._trace.kind[end.event]) == Kind.COLLECTIVE
+            kernel = format_kernel(end, palette, right, is_collective=is_collective, bound=bound)
             return join_columns(lines, title + kernel, left + 2, palette.text)
         return lines
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.kernel.footprint import Footprint
     from torchprof_tui.analysis.kernel.kernel_summary import KernelInstances, KernelSummary
     from torchprof_tui.analysis.kernel.memory_transfer import Transfer
+    from torchprof_tui.ui.explorer.background_queries import TraceChecked
     from torchprof_tui.ui.explorer.event_reading import ChainRead
 
 
@@ -38,11 +39,13 @@ def format_kernel(
     is_low: bool = False,
     is_collective: bool = False,
     has_name: bool = True,
+    bound: str = "",
 ) -> Lines:
     """Format everything below the title in one column of `width` cells; the full name is last, if `has_name`.
 
     `is_low`: in a panel of a few lines, the occupancy and what limits it come first. `is_collective`: it transfers and
-    waits for other ranks, so idle SMs and a low occupancy are no faults.
+    waits for other ranks, so idle SMs and a low occupancy are no faults. `bound`: by memory or by compute, as the
+    roofline has it.
     """
     footprint = summary.footprint
     lines: Lines = []
@@ -54,7 +57,9 @@ def format_kernel(
         rows = (("launch", _format_launch(footprint), by), ("takes", _format_resources(footprint), ""))
         launch = [line for name, text, end in rows if text for line in _format_row(name, text + end, palette, width)]
         occupancy = _format_occupancy(footprint, palette, width)
-        lines = occupancy[:2] + launch + meaning + occupancy[2:] if is_low else meaning + launch + occupancy
+        if bound and not is_collective:
+            meaning = _format_row("bound", bound, palette, width, strong=True) + meaning
+        lines = occupancy[:2] + meaning + launch + occupancy[2:] if is_low else meaning + launch + occupancy
         if is_collective:
             lines = meaning + launch + (_format_row("waits", summary.wait, palette, width) if summary.wait else [])
         for note in (COLLECTIVE_NOTE,) if is_collective else footprint.notes:
@@ -64,7 +69,7 @@ def format_kernel(
     return lines + _format_instances(summary.instances, palette, width) + full_name
 
 
-def format_kernel_brief(summary: KernelSummary, palette: Palette, width: int) -> Lines:
+def format_kernel_brief(summary: KernelSummary, palette: Palette, width: int, bound: str = "") -> Lines:
     """Format the footprint in a line or two, for a chain panel too narrow for two columns."""
     footprint = summary.footprint
     if footprint is None:
@@ -73,6 +78,8 @@ def format_kernel_brief(summary: KernelSummary, palette: Palette, width: int) ->
     theory = footprint.occupancy
     if theory is not None and theory.fraction is not None:
         parts.append(f"occupancy {_format_percent(theory.fraction)}, limited by {theory.limits_text}")
+    if bound and not bound.startswith(("…", "unknown")):
+        parts.append(f"bound: {bound}")
     return _format_row("kernel", " · ".join(part for part in parts if part) + " (k: all of it)", palette, width)
 
 
@@ -232,6 +239,9 @@ class KernelPanel(Panel):
             self._chain, self._kernel = message.chain, message.kernel
             self.refresh_content(top=False)
 
+    def on_trace_checked(self, message: TraceChecked) -> None:
+        self.refresh_content(top=False)
+
     def list_next_keys(self) -> list[tuple[str, str]]:
         if self._event < 0:
             return FIRST_KEYS
@@ -272,4 +282,5 @@ class KernelPanel(Panel):
         is_low = self.size.height < LOW_PANEL_HEIGHT
         is_collective = int(self._trace.kind[self._kernel.event]) == Kind.COLLECTIVE
         is_named = self._kernel.event == self._event and self.context.is_shown("details")  # in full, beside this panel
-        return head + format_kernel(self._kernel, palette, width, is_low, is_collective, not is_named)
+        bound = self.context.queries.describe_limit(self._kernel.event)
+        return head + format_kernel(self._kernel, palette, width, is_low, is_collective, not is_named, bound)
