@@ -19,6 +19,7 @@ from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 
 from tests.helpers.paths import FIXTURES, SAMPLES, SHARED_TRACES, is_long
+from tests.helpers.warm_program import fork_workers
 from torchprof_tui.trace.core.extensions import list_command_names
 from torchprof_tui.trace.loading import load_in_process
 from torchprof_tui.trace.model.trace import Trace
@@ -50,6 +51,7 @@ def _load_once(load: Callable[..., Trace]) -> Callable[..., Trace]:
 
 
 load_in_process.load_trace = _load_once(load_in_process.load_trace)  # before the tests import it
+fork_workers()
 
 
 # Else the first test that asks may do so while its own folder is the temporary one, and all later ones get that.

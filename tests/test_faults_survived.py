@@ -140,7 +140,7 @@ def test_a_reader_that_closes_the_pipe_ends_the_program_quietly(words: str) -> N
     reader, writer = os.pipe()
     os.close(reader)
     name, *options = words.split()
-    result = run_program(name, SAMPLE, *options, capture_output=False, stdout=writer, stderr=subprocess.PIPE)
+    result = run_program(name, SAMPLE, *options, stdout=writer, stderr=subprocess.PIPE)
     os.close(writer)
     assert result.stderr == "" or name == "chain"
     assert result.returncode == 0 or name == "chain"

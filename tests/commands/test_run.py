@@ -162,7 +162,7 @@ def test_killed_we_leave_no_orphan_and_lose_nothing(tmp_path: Path) -> None:
 def test_in_a_terminal_it_opens_what_it_recorded(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torchprof_tui", "run", "--python", sys.executable, "matmul_add", "--size", "8"]
     with Terminal(command, folder=tmp_path, PYTHONPATH=str(ROOT), CUDA_VISIBLE_DEVICES="") as terminal:
-        terminal.wait_for("ProfilerStep#2", "CPU", "no GPU work in this trace")
+        terminal.wait_for("matmul_add · 3 steps", "CPU", "no GPU work in this trace")
         terminal.send("q")
         assert terminal.wait_for_end() == 0
     assert "Traceback" not in terminal.text

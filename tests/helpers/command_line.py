@@ -10,15 +10,23 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.warm_program import WarmPopen
 from torchprof_tui.cli import main
 
 PROGRAM = [sys.executable, "-m", "torchprof_tui"]
 
 
 def run_program(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run the program in a process of its own, with its output captured; `options` go to `subprocess.run`."""
-    defaults = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 120, "check": False}
-    return subprocess.run([*PROGRAM, *map(str, arguments)], **{**defaults, **options})
+    """Run the program in a process of its own, with its output captured; `options` go to `WarmPopen`."""
+    sent, seconds = options.pop("input", None), options.pop("timeout", 120)
+    streams = {"stdin": subprocess.DEVNULL if sent is None else subprocess.PIPE}
+    streams |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with WarmPopen([*PROGRAM, *map(str, arguments)], **{"text": True, **streams, **options}) as process:
+        try:
+            out, err = process.communicate(sent, seconds)
+        finally:
+            process.kill()  # no longer running, but for a timeout
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def call_main(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pyte
 
+from tests.helpers.warm_program import fork_program
 from torchprof_tui.trace.core.readable import wait_until_readable
 
 TIMEOUT_SECONDS = 240.0
@@ -39,14 +40,23 @@ class Terminal:
         self.screen = pyte.Screen(columns, lines)
         self._stream = pyte.ByteStream(self.screen)
         self._pending = b""
-        self.pid, self._master = pty.fork()
-        if self.pid == 0:
-            if pipe is not None:
-                os.dup2(pipe, 0)
-            if folder is not None:
-                os.chdir(folder)
-            os.execvpe(command[0], list(command), {**os.environ, "TERM": "xterm-256color", **environment})
-        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        variables = {**os.environ, "TERM": "xterm-256color", **environment}
+        self._master, slave = pty.openpty()
+        self._set_size(columns, lines)
+        files = {0: slave if pipe is None else pipe, 1: slave, 2: slave}
+        pid = fork_program(command, folder, variables, files, has_terminal=True)
+        os.close(slave)
+        if pid is None:
+            os.close(self._master)
+            pid, self._master = pty.fork()
+            if pid == 0:
+                if pipe is not None:
+                    os.dup2(pipe, 0)
+                if folder is not None:
+                    os.chdir(folder)
+                os.execvpe(command[0], list(command), variables)
+            self._set_size(columns, lines)
+        self.pid = pid
 
     def __enter__(self) -> Terminal:
         return self
@@ -62,6 +72,9 @@ class Terminal:
     @property
     def text(self) -> str:
         return "\n".join(line.rstrip() for line in self.screen.display)
+
+    def _set_size(self, columns: int, lines: int) -> None:
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def filter(self, data: bytes) -> bytes:
         """Return what the screen shows of the output; for terminals that know more than pyte does."""

@@ -21,6 +21,8 @@ import runpy
 import signal
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 
@@ -70,11 +72,11 @@ def run(request: dict[str, Any]) -> None:
         runpy.run_path(request["argv"][0], run_name="__main__")
 
 
-def run_and_leave(request: dict[str, Any]) -> None:
-    """Run the harness, then do what Python does at its end, in the same order."""
+def run_and_leave(run: Callable[[], object]) -> None:
+    """Run a program, then do what Python does at its end, in the same order."""
     leave, status = os._exit, 0  # before the recorder wraps os._exit
     try:
-        run(request)
+        run()
     except SystemExit as error:
         status = error.code & 0xFF if isinstance(error.code, int) else 0 if error.code is None else 1
         if status and not isinstance(error.code, int):
@@ -102,4 +104,7 @@ if __name__ == "__main__":
     del sys.path[0]
     request = serve()
     apply_request(request)
-    (run if request["tear_down"] else run_and_leave)(request)
+    if request["tear_down"]:
+        run(request)
+    else:
+        run_and_leave(partial(run, request))

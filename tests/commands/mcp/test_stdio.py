@@ -86,7 +86,7 @@ def test_every_invalid_message_is_answered(tmp_path: Path) -> None:
         b"",
         *(text for text, _ in INVALID),
     ]
-    done = run_program("mcp", tmp_path, stdin=None, input=b"\n".join((*messages, b"")), text=False)
+    done = run_program("mcp", tmp_path, input=b"\n".join((*messages, b"")), text=False)
     assert done.returncode == 0
     first, *refused = [json.loads(line) for line in done.stdout.splitlines()]
     assert first["result"]["serverInfo"]["name"] == "torchprof-tui"

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
-trial = pytest.importorskip("torchprof_runs.recorder.trial")
+from tests.helpers.later_imports import LaterModule, import_later
+
+torch = import_later("torch")
+trial: Any = LaterModule("torchprof_runs.recorder.trial")
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def test_a_module_of_torch_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
         return graph
 
     compile_with = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda call, mode: compile_with(call, backend=count_ops))
+    monkeypatch.setattr("torch.compile", lambda call, mode: compile_with(call, backend=count_ops))
     module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU())
     inputs = torch.randn(2, 4)
     expected = module(inputs)
