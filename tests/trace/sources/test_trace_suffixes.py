@@ -57,9 +57,7 @@ def test_local(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "run")
     assert sorted(Path(path).name for path in expand_spec(str(folder))) == NAMES
     assert sorted(trace.path.name for trace in find_traces(folder)) == NAMES
-    assert [Path(path).name for path in list_completions(f"{folder}/")][: len(NAMES) + 1] == sorted(
-        [*NAMES, "table.key_averages.json"]
-    )
+    assert [Path(path).name for path in list_completions(f"{folder}/")][: len(NAMES)] == sorted(NAMES)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

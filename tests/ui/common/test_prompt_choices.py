@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from textual.widgets import Input
 
-from tests.helpers.explorer_app import ExplorerApp, explorer, settled, two_steps, until
+from tests.helpers.explorer_app import ExplorerApp, explorer, settled, text_of, two_steps, until
 from tests.helpers.long_run import keep_some
 from torchprof_tui.ui.common.compare_asked import CompareAsked
 from torchprof_tui.ui.common.comparison_request import list_own_choices, parse_request
@@ -83,3 +85,28 @@ async def test_names_lead_to_panels_and_screens_from_any_screen() -> None:
         await settled(pilot)
         await pilot.press(":", *"nowhere", "enter")
         assert screen.query_one(Prompt).is_open
+
+
+def test_a_choice_whose_file_begins_with_the_text_comes_first() -> None:
+    choices = [Choice("sample:my_mlp"), Choice("/runs/mlp_b.json"), Choice("mlp")]
+    assert [choice.text for choice in find_choices(choices, "mlp")] == ["/runs/mlp_b.json", "mlp", "sample:my_mlp"]
+
+
+async def test_what_a_choice_is_stays_beside_a_long_name(tmp_path: Path) -> None:
+    names = [str(tmp_path / f"{'long_' * 12}{letter}.pt.trace.json.gz") for letter in "ab"]
+    async with explorer(two_steps(), (80, 24)) as (screen, pilot):
+        await pilot.press("D")
+        screen.query_one(Prompt).offer([Choice(name, "the same, compiled") for name in names])
+        await settled(pilot)
+        assert text_of(screen).count("the same, compiled") == 2
+        assert "long_b.pt.trace.json.gz" in text_of(screen)
+
+
+async def test_tab_completes_the_path_of_a_trace_to_compare_with(tmp_path: Path) -> None:
+    for name in ("mlp.json", "mlp.key_averages.json", "mlp.py"):
+        (tmp_path / name).touch()
+    async with explorer(two_steps(), (120, 40)) as (screen, pilot):
+        await pilot.press("D")
+        screen.query_one(Prompt).query_one(Input).value = f"{tmp_path}/m"
+        await pilot.press("tab")
+        await until(pilot, lambda: value(screen) == f"{tmp_path}/mlp.json")

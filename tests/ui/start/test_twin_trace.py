@@ -11,7 +11,7 @@ from torchprof_samples import SAMPLES
 from torchprof_tui.runs.history import save_request
 from torchprof_tui.runs.recording_request import RecordingRequest
 from torchprof_tui.runs.run_result import MANIFEST_VERSION
-from torchprof_tui.ui.start.twin_trace import find_twins
+from torchprof_tui.ui.start.twin_trace import find_twins, list_known_traces
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,12 @@ def test_runs_tell_it_by_their_requests(tmp_path: Path) -> None:
         ("d", "the same, compiled"),
     }
     assert {Path(name).parent.name for name, _ in find_twins(str(tmp_path / "d" / "0.json"), [])} == {"a"}
+
+
+def test_other_traces_of_the_folder_are_offered_too(tmp_path: Path) -> None:
+    for name in ("a.pt.trace.json.gz", "b.pt.trace.json.gz", "b.key_averages.json", "notes.txt"):
+        (tmp_path / name).touch()
+    _, known = list_known_traces(str(tmp_path / "a.pt.trace.json.gz"))
+    assert known[0] == (str(tmp_path / "b.pt.trace.json.gz"), "in the same folder")
+    assert not any("key_averages" in name or "notes" in name for name, _ in known)
+    assert not any(note == "in the same folder" for _, note in list_known_traces("sample:train_gpt_eager")[1])

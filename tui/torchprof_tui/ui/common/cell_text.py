@@ -25,6 +25,13 @@ def truncate(text: str, width: int) -> str:
     return "".join(characters) + "…"
 
 
+def truncate_start(text: str, width: int) -> str:
+    """Cut cleaned text to at most `width` cells at its start, as of a path whose end tells it from others."""
+    if cell_len(text) <= width:
+        return text
+    return f"…{truncate(text[::-1], width)[:-1][::-1]}" if width > 0 else ""
+
+
 def find_common_prefix(texts: Sequence[str]) -> str:
     """Return the longest beginning that all texts share, character by character as in a shell."""
     first, last = min(texts, default=""), max(texts, default="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,8 +18,9 @@ from textual.widgets.input import Selection
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.bindings import list_bindings, rename_hints
-from torchprof_tui.ui.common.cell_text import find_common_prefix, truncate
+from torchprof_tui.ui.common.cell_text import find_common_prefix, truncate, truncate_start
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip, wrap_text
+from torchprof_tui.ui.common.path_completions import list_completions
 
 
 def format_copy_message(label: str) -> str:
@@ -144,11 +146,13 @@ MAX_CHOICES = 8  # choices above a prompt: more would hide what the prompt is ab
 
 
 def find_choices(choices: Sequence[Choice], typed: str) -> list[Choice]:
-    """Return the choices that contain what is typed in any case; those that begin with it come first."""
+    """Return the choices that contain what is typed in any case; first those where it begins the text or the file."""
     wanted = typed.strip().casefold()
     found = [choice for choice in choices if wanted in choice.text.casefold()]
-    return sorted(found, key=lambda choice: not choice.text.casefold().startswith(wanted))
+    return sorted(found, key=lambda choice: f"/{wanted}" not in f"/{choice.text.casefold()}")
 
+
+PATH_PURPOSES = ("compare with", "go to")  # of the prompts that take the path of a trace
 
 MAX_RECALLED = 50  # submitted texts that are kept for each purpose
 
@@ -229,16 +233,18 @@ class Prompt(Horizontal):
         """Draw the part of the list that has the chosen one."""
         first = max(0, min(self._chosen - MAX_CHOICES // 2, len(self._found) - MAX_CHOICES))
         shown = self._found[first : first + MAX_CHOICES]
+        screen_width = self.screen.size.width if self.is_attached else 80
+        notes = max((cell_len(clean(choice.note)) for choice in shown), default=0)
         width = max((cell_len(clean(choice.text)) for choice in shown), default=0)
+        width = min(width, max(screen_width - notes - 4, screen_width // 2))  # a name is cut, not what it is
         lines = []
         for index, choice in enumerate(shown, first):
             mark = "▶" if index == self._chosen else " "
-            text = clean(choice.text)
+            text = truncate_start(clean(choice.text), width)
             lines.append(f"{mark} {text}{' ' * (width - cell_len(text))}  {clean(choice.note)}".rstrip())
         if len(self._found) > len(shown):
             lines.append(f"  {len(self._found):,} in all: type to filter, ↑ ↓ choose")
-        room = self.screen.size.width if self.is_attached else 80
-        self._list.update(Content("\n".join(truncate(line, room) for line in lines)))
+        self._list.update(Content("\n".join(truncate(line, screen_width) for line in lines)))
         self._list.styles.offset = (0, -len(lines))
         self.set_class(bool(lines), "choosing")
 
@@ -247,8 +253,11 @@ class Prompt(Horizontal):
         return action != "complete" or bool(self._choices)
 
     def action_complete(self) -> None:
-        """Type what all choices that begin with the text share; else take the next choice."""
+        """Type what all choices that begin with the text share, or the path; else take the next choice."""
         typed = self._input.value
+        if self.purpose in PATH_PURPOSES and self._chosen < 0 and ("/" in typed or typed.startswith(("~", "."))):
+            self.run_worker(self._complete_path(typed), exclusive=True, group="complete")
+            return
         starts = [choice.text for choice in self._found if choice.text.casefold().startswith(typed.casefold())]
         shared = find_common_prefix(starts)
         if self._chosen < 0 and len(shared) > len(typed):
@@ -256,6 +265,12 @@ class Prompt(Horizontal):
             self._input.cursor_position = len(shared)
         else:
             self._choose(1)
+
+    async def _complete_path(self, typed: str) -> None:
+        completed = find_common_prefix(await asyncio.to_thread(list_completions, typed, only_traces=True))
+        if len(completed) > len(typed) and self._input.value == typed:
+            self._input.value = completed
+            self._input.cursor_position = len(completed)
 
     def _choose(self, distance: int) -> None:
         """Type the next (1) or previous (-1) of the found choices; before the first is what was typed."""

@@ -7,9 +7,7 @@ network disk.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib
-import itertools
 import os
 import re
 import time
@@ -30,13 +28,14 @@ from torchprof_samples import SAMPLES
 from torchprof_tui import __version__
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.user_files import make_absolute
-from torchprof_tui.trace.specs.address import ListedTrace, list_local_suffixes
+from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.specs.runs_by_name import RankRun, group_runs
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.bindings import style_hints
 from torchprof_tui.ui.common.cell_text import find_common_prefix, truncate
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.number_format import format_age, format_file_size
+from torchprof_tui.ui.common.path_completions import list_completions
 
 if TYPE_CHECKING:
     from torchprof_tui.ui.start.recent_traces import LocalTrace, RecentTrace
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
 KNOWN_TRACES = "torchprof_tui.ui.start.recent_traces"
 """Imported by name on the thread that lists traces: what reads small files of others is not needed before the first
 frame."""
-
-MAX_ENTRIES = 5_000  # entries of a folder that are examined; completion must keep up with typing
 
 
 class PathInput(Input):
@@ -75,25 +72,6 @@ class _PathSuggester(Suggester):
     async def get_suggestion(self, value: str) -> str | None:
         completions = await asyncio.to_thread(list_completions, value)
         return completions[0] if completions else None
-
-
-def list_completions(typed: str) -> list[str]:
-    """List the paths that begin as typed: folders (with a slash) and possible traces first, then other files."""
-    folder, slash, prefix = typed.rpartition("/")
-    parent = folder + slash
-    names: list[str] = []
-    try:
-        with os.scandir(os.path.expanduser(parent) or ".") as entries:
-            for entry in itertools.islice(entries, MAX_ENTRIES):
-                is_hidden = entry.name.startswith(".") and not prefix.startswith(".")
-                if entry.name.startswith(prefix) and not is_hidden:
-                    with contextlib.suppress(OSError):
-                        names.append(entry.name + "/" if entry.is_dir() else entry.name)
-    except (OSError, ValueError):  # ValueError: a NUL in what was pasted
-        return []
-    known = (*list_local_suffixes(), "/")
-    names.sort(key=lambda name: (not name.endswith(known), name))
-    return [parent + name for name in names]
 
 
 GUIDE = Content.from_markup("""\

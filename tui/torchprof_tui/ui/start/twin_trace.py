@@ -37,12 +37,14 @@ class _Mode:
 
 
 def list_known_traces(opened: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return (name, what it is) of the open trace's twins; of the recent traces but the open one, then of samples."""
+    """Return (name, what it is) of the open trace's twins; of other traces beside it, recent ones and samples."""
     names = {str(sample.path): f"{SAMPLE_PREFIX}{sample.name}" for sample in SAMPLES}
     specs = [trace.spec for trace in list_recent_traces() if trace.spec != opened]
     known = [(names.get(spec, spec), "opened before") for spec in specs]
     known += [(f"{SAMPLE_PREFIX}{sample.name}", sample.ran) for sample in SAMPLES]
-    return find_twins(names.get(opened, opened), [name for name, _ in known]), known
+    twins = find_twins(names.get(opened, opened), [name for name, _ in known])
+    beside = [name for name in _list_neighbours(opened) if name != opened] if opened and opened not in names else []
+    return twins, [*((name, "in the same folder") for name in beside), *known]
 
 
 def find_twins(opened: str, others: Sequence[str]) -> list[tuple[str, str]]:
@@ -84,7 +86,9 @@ def _read_name(spec: str) -> _Mode:
 
 
 def _list_neighbours(spec: str) -> list[str]:
-    """List the traces beside a local trace; beside a folder of ranks, the folders."""
+    """List the traces beside a local trace; beside a folder of ranks, the folders; [] beside what is remote."""
+    if not _is_local(spec):
+        return []
     folder, name = os.path.split(spec)
     suffixes = list_local_suffixes()
     with contextlib.suppress(OSError), os.scandir(os.path.expanduser(folder) or ".") as entries:
