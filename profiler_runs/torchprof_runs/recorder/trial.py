@@ -162,11 +162,11 @@ def _collect_modules(timer: FirstStep) -> None:
         finally:
             _depth.value = depth
 
-    torch.nn.Module.__call__ = collecting_call  # type: ignore[method-assign]
+    torch.nn.Module.__call__ = collecting_call
 
 
 def _restore_calls() -> None:
-    torch.nn.Module.__call__ = _call  # type: ignore[method-assign]
+    torch.nn.Module.__call__ = _call
 
 
 def _record_losses(losses: list[Any]) -> None:
@@ -178,7 +178,7 @@ def _record_losses(losses: list[Any]) -> None:
             losses.append(self.detach().clone())
         return backward(self, *args, **kwargs)
 
-    torch.Tensor.backward = recording_backward  # type: ignore[method-assign]
+    torch.Tensor.backward = recording_backward
 
 
 def _seed(seed: int) -> None:
@@ -312,10 +312,10 @@ def _count_steps(timer: FirstStep) -> None:
         result = (collecting if timer.count == 0 else _call)(self, *args, **kwargs)
         if not has_optimizer and timer.modules and self is timer.modules[0] and not getattr(_depth, "value", 0):
             timer.note_step()
-            torch.nn.Module.__call__ = counting_call  # type: ignore[method-assign]
+            torch.nn.Module.__call__ = counting_call
         return result
 
-    torch.nn.Module.__call__ = counting_call  # type: ignore[method-assign]
+    torch.nn.Module.__call__ = counting_call
 
 
 def _write(path: str, report: dict[str, Any]) -> None:

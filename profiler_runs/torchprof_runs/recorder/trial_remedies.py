@@ -234,7 +234,7 @@ def _drop_gradients() -> None:
                 note_use("set-to-none")
             _original(self, set_to_none=True)
 
-        owner.zero_grad = zero_grad  # type: ignore[method-assign]
+        owner.zero_grad = zero_grad
 
 
 def _freeze_collector(_modules: Sequence[Any] = ()) -> None:
@@ -251,7 +251,7 @@ def _turn_anomaly_mode_off() -> None:
         if mode:
             note_use("no-anomaly-mode")
 
-    torch.set_anomaly_enabled = ignore  # type: ignore[assignment]
+    torch.set_anomaly_enabled = ignore
 
 
 def _turn_anomaly_mode_off_again(_modules: Sequence[Any]) -> None:
@@ -292,7 +292,7 @@ def _thin_readings() -> None:
         known[place] = count + 1, value
         return value
 
-    torch.Tensor.item = item  # type: ignore[method-assign]
+    torch.Tensor.item = item
 
 
 AT_START: dict[str, Callable[[], None]] = {

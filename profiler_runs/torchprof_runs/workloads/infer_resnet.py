@@ -106,7 +106,7 @@ def main() -> None:
 
     dtype = getattr(torch, args.dtype)
     model = ResNet(args.blocks).to(args.device, dtype).eval()
-    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model.to(memory_format=torch.channels_last)
     images = torch.randn(args.batch, 3, args.edge, args.edge).to(args.device, dtype, memory_format=torch.channels_last)
     for _ in range(args.warmup):
         step(model, images, args.keep_features, args.empty_cache)
