@@ -60,7 +60,7 @@ def test_every_pattern_has_a_trace_for_each_answer() -> None:
         (ATTENTION, "attention", "scaled_dot_product_attention"),
         (CROSS_ENTROPY, "cross entropy", "cross_entropy"),
         (" ".join([LSTM] * 10), "recurrence", "nn.LSTM"),
-        (" ".join(["add"] * 40), "running sum", "cumsum"),
+        (" ".join(["add"] * 40 + ["stack"]), "running sum", "cumsum"),
         (" ".join([CLIPPING] * 10), "gradient norm", "clip_grad_norm_"),
         (" ".join([AVERAGE] * 10), "moving average", "foreach"),
         ("pad unfold permute flatten linear", "convolution", "conv1d"),
@@ -82,6 +82,7 @@ def test_the_algorithm_is_named_with_the_librarys_op(names: str, headline: str, 
         ROUTER,
         "mean sub mul",
         " ".join(["add"] * 12),
+        " ".join(["add"] * 40),
         " ".join([LSTM] * 3),
         "scaled_dot_product_attention linear",
         "sort index",
@@ -141,4 +142,22 @@ def test_a_sort_for_few_values_is_told_from_one_for_all(used: int, state: State,
         *with_shapes("mul", 120, [16, used]),
     ]
     finding = check_saved(tmp_path, "written-out", *in_step(*entries))
+    assert finding.state is state
+
+
+@pytest.mark.parametrize(
+    ("added", "stacked", "state"),
+    [
+        ([64], 40, FIRED),
+        ([4, 64], 40, ABSENT),  # a table on a batch, which is the result of the addition before
+        ([64], 2, ABSENT),  # of all sums the last one and another tensor
+    ],
+)
+def test_a_running_sum_is_told_from_a_chain_of_additions_by_its_shapes(
+    added: list[int], stacked: int, state: State, tmp_path: Path
+) -> None:
+    entries = [entry for k in range(40) for entry in with_shapes("add", 100 + 10 * k, added, [64])]
+    args = {"Input Dims": [[[64]] * stacked], "Input type": ["TensorList"]}
+    stack = [cpu("aten::stack", 500, 9, **args), *ops("stack", 500)[1:]]
+    finding = check_saved(tmp_path, "written-out", *in_step(*entries, *stack))
     assert finding.state is state

@@ -55,10 +55,21 @@ def _uses_few(inputs: list[OpInputs | None]) -> bool:
     return found[1].elements * _FEW_OF_SORTED <= found[0].elements
 
 
+def _keeps_each_sum(inputs: list[OpInputs | None]) -> bool:
+    """Return whether tensors of one shape are added, and as many of it put together; where unknown, they are."""
+    added = inputs[0].tensors(2) if inputs[0] is not None else []
+    if len(added) == 2 and added[0].sizes != added[1].sizes:
+        return False  # broadcast: a bias or a table on a larger tensor
+    kept = inputs[1].list_elements(0) if inputs[1] is not None else None
+    return not added or kept is None or kept >= _SUMS * added[0].elements
+
+
 _FEW_OF_SORTED = 8  # times as many values as are used are sorted: a selection then reads the values once and orders few
 
 _PARAMETER_LOOP = 8
 """Rounds from which a loop over parameters, positions or time steps is one: each costs as much as one batched op."""
+
+_SUMS = 4 * _PARAMETER_LOOP  # additions in a row from which they are a running sum
 
 ALGORITHMS = (
     Algorithm(
@@ -101,9 +112,10 @@ ALGORITHMS = (
     ),
     Algorithm(
         "running sum",
-        rf"(?<!a)a{{{4 * _PARAMETER_LOOP},}}K?",
+        rf"(?<!a)a{{{_SUMS},}}K",
         "a running sum is a loop of additions",
-        Remedy("call cumsum (or sum): one kernel for all positions", "totals = values.cumsum(0)"),
+        Remedy("call cumsum: one kernel for all positions", "totals = values.cumsum(0)"),
+        fits=_keeps_each_sum,
     ),
     Algorithm(
         "gradient clipping",
