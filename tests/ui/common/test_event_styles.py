@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 import itertools
 
 import pytest
@@ -69,7 +70,26 @@ def test_no_color_sends_no_colour() -> None:
 
 
 def test_lightened_colours_stay_in_the_cube_or_on_the_ramp() -> None:
-    assert lighten("#5fafd7", 1) == "#87d7ff"
-    assert lighten("#ffffff", 1) == "#ffffff"
-    assert lighten("#005faf", -1) == "#000087"
-    assert lighten("#b2b2b2", 1) == "#d0d0d0"
+    assert lighten("#5fafd7") == "#87d7ff"
+    assert lighten("#ffffff") == "#ffffff"
+    assert lighten("#b2b2b2") == "#d0d0d0"
+
+
+@pytest.mark.parametrize("palette", [DARK, LIGHT], ids=["dark", "light"])
+def test_a_highlighted_bar_keeps_its_hue(palette: Palette) -> None:
+    shown = set()
+    for kind in Kind:
+        hues = []
+        for emphasis in (Emphasis.NORMAL, Emphasis.HIGHLIGHTED):
+            fill = palette.cells[style_index(kind, CellForm.BAR, emphasis)].bgcolor
+            assert fill is not None
+            hue, lightness, saturation = colorsys.rgb_to_hls(*(value / 255 for value in fill.get_truecolor()))
+            hues.append(hue if saturation > 0.05 and lightness < 1 else 0.0)
+        shown.add(fill)
+        assert abs(hues[0] - hues[1]) < 0.09, kind
+    assert len(shown) == len(Kind)
+
+
+def test_red_is_for_problems_alone() -> None:
+    fills = (*DARK_FILL.values(), *LIGHT_FILL.values(), *ANSI_DARK_FILL.values(), *ANSI_LIGHT_FILL.values())
+    assert "red" not in fills

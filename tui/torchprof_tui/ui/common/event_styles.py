@@ -70,7 +70,7 @@ _FILLS = {
     Kind.RUNTIME: ("#af87d7", "#5f00af", "magenta", "magenta"),
     Kind.KERNEL: ("#87d75f", "#008700", "green", "green"),
     Kind.COPY: ("#ff875f", "#af5f5f", "bright_red", "bright_red"),
-    Kind.MEMSET: ("#ffaf87", "#875f5f", "bright_cyan", "red"),
+    Kind.MEMSET: ("#ffaf87", "#875f5f", "bright_cyan", "bright_cyan"),
     Kind.COLLECTIVE: ("#ff5faf", "#af005f", "bright_magenta", "bright_magenta"),
     Kind.SYNC: ("#8787af", "#5f5f87", "bright_blue", "bright_blue"),
     Kind.GPU_ANNOTATION: ("#afaf5f", "#5f5f00", "bright_green", "bright_magenta"),
@@ -100,15 +100,16 @@ MUTED_SHARE = 0.65  # of the foreground in muted text: readable on both themes (
 
 _CUBE_LEVELS = (0, 95, 135, 175, 215, 255)
 _GREY_STEP = 30  # three steps of the grey ramp
+DARKENED_SHARE = 0.6  # of a fill of the light theme that is highlighted
 
 
-def lighten(color: str, steps: int) -> str:
-    """Lighten `#rrggbb` by `steps` levels of the cube (darken if negative); greys of the ramp stay on the ramp."""
+def lighten(color: str) -> str:
+    """Lighten `#rrggbb` by one level of the cube; greys of the ramp stay on the ramp."""
     channels = [int(color[index : index + 2], 16) for index in (1, 3, 5)]
     if all(channel in _CUBE_LEVELS for channel in channels):
-        lighter = [_CUBE_LEVELS[min(max(_CUBE_LEVELS.index(channel) + steps, 0), 5)] for channel in channels]
+        lighter = [_CUBE_LEVELS[min(_CUBE_LEVELS.index(channel) + 1, 5)] for channel in channels]
     else:
-        lighter = [min(max(channel + _GREY_STEP * steps, 8), 238) for channel in channels]
+        lighter = [min(channel + _GREY_STEP, 238) for channel in channels]
     return "#" + "".join(f"{channel:02x}" for channel in lighter)
 
 
@@ -181,7 +182,6 @@ def _index_styles(kind: Kind, *by_form: Sequence[Style]) -> dict[int, Style]:
 def _build_rgb_palette(theme: ThemeColors) -> Palette:
     fills, is_light = (DARK_FILL, 0) if theme.dark else (LIGHT_FILL, 1)
     bar_text, selected_fill = ("#000000", "#ffffff") if theme.dark else ("#ffffff", "#000000")
-    lighten_steps = 1 if theme.dark else -1
     matched_bar = Style(color="#000000", bgcolor="#ffff5f" if theme.dark else "#ffd700", underline=True)
     matched_ink = "#ffff5f" if theme.dark else "#af5f00"
     background = theme.background
@@ -191,7 +191,8 @@ def _build_rgb_palette(theme: ThemeColors) -> Palette:
     cells: dict[int, Style] = {}
     for kind in Kind:
         fill = fills[kind]
-        highlight = lighten(fill, lighten_steps)
+        # Levels of the cube would turn dark brown into red, and blue and violet into one colour.
+        highlight = lighten(fill) if theme.dark else blend(fill, "#000000", DARKENED_SHARE)
         plain, bold = Style(color=bar_text, bgcolor=fill), Style(color=bar_text, bgcolor=fill, bold=True)
         highlighted = Style(color=bar_text, bgcolor=highlight, bold=True)
         bars = (plain, highlighted, matched_bar, selected, Style(color=dimmed[0], bgcolor=dimmed[1]), bold)
