@@ -215,6 +215,10 @@ async def test_f1_in_the_palette_shows_the_keys_of_the_screen_below(size: tuple[
     async with app.run_test(size=size, notifications=True) as pilot:
         await pilot.press("ctrl+p")
         await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        await until(pilot, lambda: app.screen.query_one(CommandList).option_count > 0)
+        assert "🔎" not in text_of(app.screen)
+        row = app.screen.query_one(CommandList).get_component_styles("option-list--option-highlighted")
+        assert row.background.hex.lower() == app.theme_variables["block-cursor-background"]
         await pilot.press("f1")
         await until(pilot, lambda: KNOWN_KEYS["start"][:20] in text_of(app.screen))
         await pilot.press("ctrl+p")  # the palette is below: textual would open it a second time

@@ -50,6 +50,7 @@ async def test_opens_with_stacks_and_moves_by_arrows_and_wasd() -> None:
         await press(pilot, "down")
         assert frame_line(flame) == "train.py(3): main"
         assert "320.0 µs, 94 % · 2 events" in lines(flame)[-3]
+        assert lines(flame)[-3].endswith("▌your code ▌modules ▌packages ▌torch, Python ▌GPU")  # each colour has a name
         await press(pilot, "down")
         assert frame_line(flame) == "nn.Module: Net_0"
         await press(pilot, "up", "d")

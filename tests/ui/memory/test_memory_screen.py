@@ -12,12 +12,14 @@ from tests.helpers.explorer_app import explorer, settled, two_steps
 from tests.helpers.golden_files import load_sample
 from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SAMPLES
-from torchprof_tui.analysis.memory.memory_history import GroupBy
+from torchprof_tui.analysis.memory.memory_history import BANDS, GroupBy
 from torchprof_tui.cli import main
 from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.ui.common.event_styles import ColorSupport, ThemeColors, build_palette
 from torchprof_tui.ui.common.help_screen import HelpScreen
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.memory.lifetime_rows import list_group_cells
+from torchprof_tui.ui.memory.memory_chart import Legend
 from torchprof_tui.ui.memory.memory_screen import MemoryScreen
 
 SAMPLE = "train_gpt_stack_memory"
@@ -234,6 +236,17 @@ async def test_copies_and_help(monkeypatch: pytest.MonkeyPatch) -> None:
         await press(pilot, "escape")
         await press(pilot, "t")
         assert type(screen.app.screen).__name__ == "TableScreen"
+
+
+def test_the_legend_counts_what_has_no_room() -> None:
+    legend = Legend()
+    legend.palette = build_palette(ThemeColors(), ColorSupport.MANY)
+    sums = np.zeros(len(BANDS), np.int64)
+    sums[[0, 1, 2]] = 3 << 20, 2 << 20, 1 << 20
+    legend.show(sums, has_lifetimes=True)
+    lines = [legend.paint(0, width).text.strip() for width in (120, 56, 34)]
+    assert [line.count("MiB") for line in lines] == [3, 2, 1]
+    assert [line.endswith(f"+{left} more") for line, left in zip(lines, (0, 1, 2), strict=True)] == [False, True, True]
 
 
 def test_the_sample_is_there() -> None:

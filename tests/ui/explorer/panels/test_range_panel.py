@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.helpers.trace_builder import cpu, kernel, trace
+from tests.helpers.trace_builder import cpu, event, kernel, trace
 from torchprof_tui.analysis.time.range_statistics import compute_range_statistics
 from torchprof_tui.ui.explorer.panels.range_panel import RangePanel
 
@@ -26,3 +26,13 @@ def test_kernels_have_short_names_that_differ(width: int) -> None:
     assert "at::native" not in text
     assert "nn.Module" not in text  # a long name loses its prefix before it is cut
     assert "LayerLayer" in text
+
+
+def test_lanes_of_the_profiler_which_are_not_on_screen_are_not_listed() -> None:
+    shown = trace(cpu("aten::mm", 0, 9), event("PyTorch Profiler (0)", 0, 30, "Trace", pid="Spans", tid="Profiler"))
+    panel = RangePanel(shown)
+    panel.show_range((0, 9_000), live=False)
+    panel.set_statistics(compute_range_statistics(shown, 0, 9_000))
+    lines = ["".join(run for run, _ in line) for line in panel.content(60)]
+    assert [line for line in lines if "100 %" in line and "CPU" in line] != []
+    assert not any("spans" in line for line in lines)

@@ -31,7 +31,7 @@ FRAME_KINDS = {
 
 LEGEND = (
     ("your code", Kind.ANNOTATION), ("modules", Kind.GPU_ANNOTATION), ("packages", Kind.PYTHON),
-    ("torch, Python", Kind.PROFILER),
+    ("torch, Python", Kind.PROFILER), ("GPU", Kind.KERNEL),
 )  # fmt: skip
 
 REST_MARK = "░"  # fills the rest: frames that are too narrow to draw
@@ -284,12 +284,12 @@ class FrameLines(PaintedWidget):
         palette = self.palette
         text = truncate(text, width - 2)
         runs: list[TextRun] = [(" ", palette.text), (text, palette.strong if y == 0 else palette.text)]
-        legend = "".join(f"▌{label}  " for label, _ in LEGEND)
+        legend = "".join(f"▌{label} " for label, _ in LEGEND)
         gap = width - 1 - cell_len(text) - cell_len(legend)
         if y and self._has_legend and gap >= 2:
             runs.append((" " * gap, palette.text))
             for label, kind in LEGEND:
-                runs += [("▌", palette.ink(kind)), (f"{label}  ", palette.muted)]
+                runs += [("▌", palette.ink(kind)), (f"{label} ", palette.muted)]
         return build_strip(runs, width, palette.text)
 
 

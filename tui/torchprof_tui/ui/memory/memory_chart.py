@@ -236,12 +236,15 @@ class Legend(PaintedWidget):
         runs: list[TextRun] = [(" ", palette.text)]
         used = 1
         is_plain = palette.color_support is ColorSupport.NONE
-        for band in np.argsort(-sums, kind="stable").tolist():
+        bands = [band for band in np.argsort(-sums, kind="stable").tolist() if sums[band]]
+        for left, band in zip(range(len(bands), 0, -1), bands, strict=True):
             text = f" {BANDS[band]} {format_value(int(sums[band]), 'bytes')}  "
-            if sums[band] and used + 2 + cell_len(text) <= width:
-                ink = palette.text if is_plain else palette.ink(band_kind(band))
-                runs += [((LETTERS[band] if is_plain else FULL) * 2, ink), (text, palette.text)]
-                used += 2 + cell_len(text)
+            if used + 2 + cell_len(text) + (8 if left > 1 else 0) > width:
+                runs.append((f"+{left} more", palette.muted))
+                break
+            ink = palette.text if is_plain else palette.ink(band_kind(band))
+            runs += [((LETTERS[band] if is_plain else FULL) * 2, ink), (text, palette.text)]
+            used += 2 + cell_len(text)
         return build_strip(runs, width, palette.text)
 
 

@@ -15,6 +15,7 @@ from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import Lines, TextRun, join_columns, wrap_text
 from torchprof_tui.ui.explorer.panels.panel import Panel
+from torchprof_tui.ui.lanes.lane_view_state import find_recorder_lanes
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.time.range_statistics import NameTime, RangeStatistics
@@ -103,7 +104,10 @@ class RangePanel(Panel):
         palette = self.palette
         label_width = min(30, max(width - BAR_CELLS - 26, 8))
         lines: Lines = [[("lane".ljust(label_width) + " busy" + " " * (BAR_CELLS + 4) + "events", palette.muted)]]
+        hidden = find_recorder_lanes(self._trace)
         for lane_time in statistics.lanes:
+            if lane_time.lane in hidden:
+                continue
             lane = self._trace.lanes[lane_time.lane]
             rank = "" if lane.rank is None else f"rank {lane.rank} "
             label = truncate(clean(rank + lane.label), label_width)
