@@ -30,6 +30,7 @@ from tests.helpers.trace_builder import (
 )
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.lanes import SPANS
 from torchprof_tui.trace.model.trace import Trace
 
 HOUR = 3_600_000_000  # µs
@@ -284,6 +285,21 @@ def test_kinds() -> None:
     )
     kinds = [Kind.PYTHON, Kind.ANNOTATION, Kind.STEP, Kind.OP, Kind.RUNTIME, Kind.RUNTIME, Kind.OTHER]
     assert made.kind.tolist() == [*kinds, Kind.KERNEL, Kind.COLLECTIVE]
+
+
+def test_the_recorders_frames_are_not_among_the_programs() -> None:
+    made = trace(
+        python("/repo/profiler_runs/harness.py(55): <module>", 0, 100),
+        python("train.py(9): main", 1, 98),
+        python("/repo/profiler_runs/stepping.py(153): stepped", 2, 90),
+        python("/repo/profiler_runs/recording.py(112): step", 3, 85),
+        python("/repo/torchprof_runs/workloads/gpt.py(3): step", 4, 80),
+    )
+    rows = {made.names[made.name[k]]: (made.lanes[made.lane[k]].tid, int(made.row[k])) for k in range(len(made))}
+    program = [place for name, place in rows.items() if "train.py" in name or "workloads" in name]
+    assert [row for _, row in program] == [0, 1]
+    assert {rows[name][0] for name in rows if "train.py" not in name and "workloads" not in name} == {SPANS}
+    assert SPANS not in {tid for tid, _ in program}
 
 
 def test_sparse_args_follow_their_events() -> None:

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from torchprof_tui.trace.core.late_regex import compile_later
+from torchprof_tui.trace.model.event_kind import RECORDER_FRAME
 
 
 class FrameOrigin(IntEnum):
@@ -75,11 +76,6 @@ _TORCH = compile_later(
     r"|functorch[/\\]|torchgen[/\\])"
 )
 """Folders of torch and Triton, wherever they are installed or checked out."""
-
-RECORDER_FRAME = compile_later(
-    r"torchprof_runs[/\\](?!workloads[/\\])|profiler_runs[/\\](harness|session|target|stepping)\.py"
-)
-"""Of this project's recorder, which removes its frames from what it records; older recordings have them."""
 
 _GENERATED = compile_later(r"torchinductor_|torch_compile_debug|[/\\]triton_cache[/\\]|[/\\]\.triton[/\\]")
 _INSTALLED = compile_later(r"(^|[/\\])(site-packages|dist-packages)[/\\]")

@@ -11,7 +11,7 @@ from torchprof_tui.analysis.dispatch.ancestry import (
     find_nearest_ancestor_or_self,
     include_ancestors,
 )
-from torchprof_tui.analysis.dispatch.frame_names import MODULE_CALL_PREFIX, RECORDER_FRAME
+from torchprof_tui.analysis.dispatch.frame_names import MODULE_CALL_PREFIX
 from torchprof_tui.analysis.flame.flame_tree import FlameTree, FoldBy, FoldTime, NoFramesError
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
@@ -61,8 +61,7 @@ def select_frames(trace: Trace, fold_by: FoldBy) -> Bool:
     """Select the events that are frames of a flame graph: bool[n]. Raises NoFramesError where there are none."""
     is_python = np.asarray(trace.kind == Kind.PYTHON)
     if fold_by is FoldBy.STACK:
-        is_recorder = np.fromiter((RECORDER_FRAME.search(name) is not None for name in trace.names), np.bool_)
-        frames = is_python & ~is_recorder[trace.name] if is_recorder.any() else is_python
+        frames = is_python
     elif fold_by is FoldBy.MODULE:
         is_module_name = np.fromiter((name.startswith(MODULE_CALL_PREFIX) for name in trace.names), np.bool_)
         frames = is_python & (is_module_name[trace.name] if len(is_module_name) else is_python)

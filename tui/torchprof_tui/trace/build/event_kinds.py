@@ -31,7 +31,12 @@ class DrawnEvents:
         return len(self.ordinals)
 
 
-_REFINED = (Kind.ANNOTATION, Kind.OP, Kind.KERNEL)  # kinds that the name refines; what they become is none of them
+_REFINED = (
+    Kind.ANNOTATION,
+    Kind.OP,
+    Kind.KERNEL,
+    Kind.PYTHON,
+)  # kinds that the name refines; what they become is none of them
 
 
 def select_drawn_events(events: RawEvents, classified: ClassifiedEntries, track_metadata: TrackMetadata) -> DrawnEvents:

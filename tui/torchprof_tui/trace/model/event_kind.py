@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from enum import IntEnum
 
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.model.communication_kernels import classify_communication
 
 
@@ -29,7 +30,7 @@ class Kind(IntEnum):
     SYNC = 10  # cuda_sync: a wait of a stream; not work
     GPU_ANNOTATION = 11  # the extent of a user annotation on a stream; synthetic, includes idle time
     OVERHEAD = 12  # the work of the profiler itself
-    PROFILER = 13  # spans and marks of the profiler: cat `Trace`, pids "Spans", "Traces"
+    PROFILER = 13  # spans and marks of the profiler: cat `Trace`, pids "Spans", "Traces"; frames of the recorder
     ASYNC = 14  # nestable and legacy async events of Chrome traces
     INSTANT = 15  # an instant event, without a duration
     MEMORY = 16  # [memory], [OutOfMemory]: points of a counter, not events on a lane
@@ -63,6 +64,11 @@ _KIND_BY_CATEGORY = {
 
 
 _STREAM_WAIT = re.compile(r"(event|notify|capture)_wait(_sqe)?|event_record", re.IGNORECASE)
+RECORDER_FRAME = compile_later(
+    r"torchprof_runs[/\\](?!workloads[/\\])|profiler_runs[/\\](endings|exporting|harness|manifest|modes|preflight|recording"
+    r"|schedule|selfprofile|session|status|stepping|target|window)\.py"
+)
+"""Of this project's recorder, which removes its frames from what it records; older recordings have them."""
 _TRANSFER = re.compile(r"dma_request$|\[?(CUDA )?mem(cpy|set)\b", re.IGNORECASE)
 
 
@@ -78,13 +84,15 @@ def kind_of_category(category: str) -> Kind:
 
 
 def refine_kind(kind: Kind, name: str) -> Kind:
-    """Refine a kind by the event's name: steps among annotations, collectives and waits of a stream among kernels.
+    """Refine a kind by the event's name: steps among annotations, frames of the recorder, collectives among kernels.
 
     torch 1.9 recorded steps as plain operators, hence OP. Ascend (`EVENT_WAIT_SQE`) and MTIA record the waits of a
     stream, and MTIA its copies and the records of events, like kernels; so do files without categories.
     """
     if kind in (Kind.ANNOTATION, Kind.OP) and name.startswith("ProfilerStep#"):
         return Kind.STEP
+    if kind is Kind.PYTHON:
+        return Kind.PROFILER if RECORDER_FRAME.search(name) else kind
     if kind is Kind.KERNEL and _STREAM_WAIT.fullmatch(name):
         return Kind.SYNC
     if kind is Kind.KERNEL and (transfer := _TRANSFER.match(name)):

@@ -45,7 +45,7 @@ from torchprof_tui.trace.text.block_text import BlockText, FileText, PlainText, 
 from torchprof_tui.trace.text.gzip_text import GzipText
 from torchprof_tui.trace.text.large_values import LargeValues
 
-FORMAT_VERSION = 16
+FORMAT_VERSION = 17
 """Version of both files. Increase it whenever the stored data or the meaning of its numbers (`Kind`) changes."""
 
 COLUMNS_FILE = "columns"
