@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -29,6 +30,12 @@ def test_a_name_of_megabytes_is_cut_before_it_is_laid_out() -> None:
     lines = wrap_text("x" * 3_000_000, 100, PLAIN)
     assert len(lines) <= 202
     assert lines[-1][0][0].endswith("… (3,000,000 characters)")
+
+
+@pytest.mark.parametrize("unit", ["%", "µs", "ms,", "s", "MiB"])
+def test_a_number_keeps_its_unit_and_what_follows_does_not_matter(unit: str) -> None:
+    text = f"the GPU waits 29 {unit} of it"
+    assert [runs[0][0] for runs in wrap_text(text, 17, PLAIN)] == ["the GPU waits", f"29 {unit} of it"]
 
 
 def test_breaks_at_a_space_where_there_is_one_near() -> None:

@@ -40,8 +40,8 @@ def test_more_room_more_lines() -> None:
     sizes = {height: compute_layout(200, height, 2, 2, 1000) for height in (19, 20, 29, 30)}
     assert [sizes[height].ruler for height in sizes] == [1, 2, 2, 2]
     assert [sizes[height].overview for height in sizes] == [1, 1, 1, 2]
-    assert [sizes[height].verdict for height in sizes] == [0, 1, 1, 1]
-    assert [compute_layout(width, 24, 1, 1, 9).verdict for width in (80, 199, 200)] == [2, 2, 1]
+    assert [sizes[height].verdict for height in sizes] == [0, 1, 2, 2]
+    assert [compute_layout(width, 24, 1, 1, 9).verdict for width in (80, 259, 260)] == [2, 2, 1]
     asked = compute_layout(80, 24, 1, 2, 1000, is_asked=True)
     assert (asked.dock, compute_layout(80, 24, 1, 2, 1000).dock) == (10, 6)  # nine lines below the title
     assert [compute_layout(width, 40, 1, 1, 9).panels for width in (169, 170, 299, 300)] == [1, 2, 2, 3]

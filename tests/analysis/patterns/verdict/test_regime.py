@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.helpers.golden_files import load_sample
+from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.idle_causes import DeviceTimeShares, IdleCause
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime, decide_regime
 
@@ -39,3 +41,16 @@ def shares(compute: float = 0.0, exposed: float = 0.0, **idle: float) -> DeviceT
 )
 def test_the_regime_of_shares(measured: DeviceTimeShares, regime: Regime) -> None:
     assert decide_regime(measured) is regime
+
+
+@pytest.mark.parametrize(
+    ("sample", "words"),
+    [
+        ("attention_flash", "compute-bound after the first step · GPU busy"),
+        ("matmul_add_4096_warm_eager", "mixed (no single limit) · GPU busy"),
+        ("article_4096_active20", "compute-bound · GPU busy"),
+    ],
+)
+def test_a_verdict_begins_with_words_that_need_no_explanation(sample: str, words: str) -> None:
+    checker = Checker(load_sample(sample))
+    assert checker.decide_verdict(findings=checker.check()).text.startswith(words)

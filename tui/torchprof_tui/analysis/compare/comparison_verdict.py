@@ -212,7 +212,7 @@ def describe_change(account: Account) -> str:
 def _describe_side(verdict: Verdict, account: Account, times: Mapping[str, int]) -> str:
     """Describe what limits a side, how busy the GPU is, or without a GPU what takes most of the CPU's time."""
     if verdict.busy is not None:
-        return f"{verdict.regime.value}, GPU busy {format_percent(verdict.busy)}"
+        return f"{verdict.headline}, GPU busy {format_percent(verdict.busy)}"
     if account.is_of_gpu or not any(times.values()):
         return verdict.regime.value
     label = max(times, key=lambda each: times[each])

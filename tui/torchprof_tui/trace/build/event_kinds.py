@@ -31,12 +31,7 @@ class DrawnEvents:
         return len(self.ordinals)
 
 
-_REFINED = (
-    Kind.ANNOTATION,
-    Kind.OP,
-    Kind.KERNEL,
-    Kind.PYTHON,
-)  # kinds that the name refines; what they become is none of them
+_REFINED = (Kind.ANNOTATION, Kind.OP, Kind.KERNEL, Kind.PYTHON)  # that the name refines, into none of them
 
 
 def select_drawn_events(events: RawEvents, classified: ClassifiedEntries, track_metadata: TrackMetadata) -> DrawnEvents:

@@ -319,7 +319,7 @@ COPY_WIDTH = 120  # cells; what is copied from a wider panel is laid out again f
 MAX_WRAPPED_CHARACTERS = 20_000  # characters of a text that are laid out. A trace may contain names of several MB
 
 
-UNITS = ("%", "ns", "µs", "ms")  # units that do not begin a line of wrapped text
+UNITS = ("%", "ns", "µs", "ms", "s", "kB", "MB", "GB", "KiB", "MiB", "GiB")  # no line of wrapped text begins with one
 
 
 def wrap_text(text: str, width: int, style: Style, indent: str = "") -> Lines:
@@ -342,7 +342,7 @@ def wrap_text(text: str, width: int, style: Style, indent: str = "") -> Lines:
                 break
             count += 1
         space = rest.rfind(" ", count // 3, count + 1)
-        if rest[space + 1 : space + 4].rstrip(" ;:,.)") in UNITS:  # a number keeps its unit
+        if rest[space + 1 : space + 5].partition(" ")[0].rstrip(";:,.)") in UNITS:  # a number keeps its unit
             space = rest.rfind(" ", count // 3, max(space, 0))
         end = space if space > 0 else count
         lines.append([(line_indent + rest[:end], style)])

@@ -64,13 +64,10 @@ class ScreenStylesApp(App[None]):
     CSS = """
     Input > .input--placeholder, Input > .input--suggestion { color: $text-muted; }
     CommandPalette > .command-palette--help-text { color: $foreground; text-style: not bold; }
-    CommandList > .option-list--option-highlighted {
-        color: $block-cursor-foreground; background: $block-cursor-background;
-    }
+    CommandList > .option-list--option-highlighted { background: $block-cursor-background; }
     SearchIcon { display: none; }
     """
-    """Textual's own are too weak to be read (2.7:1; 4.1:1 in the row of the cursor). The palette's row of the cursor has
-    the colour of all lists, and no icon that few fonts of terminals have."""
+    """Textual's own are too weak to be read (2.7:1; 4.1:1 in the row of the cursor); few fonts have its icon."""
 
     def refresh_css(self, animate: bool = True) -> None:
         """Apply the colours of the theme; before the first screen there is nothing to parse again."""

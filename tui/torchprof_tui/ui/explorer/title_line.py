@@ -173,7 +173,7 @@ class VerdictLine(PaintedWidget):
         text = lines[y]
         if y == self.size.height - 1 and len(lines) > self.size.height:
             text = truncate(" ".join(lines[y:]), width - 2)
-        regime = "" if verdict.busy is None or y else f"{self._rank_prefix}{verdict.regime.value}"
+        regime = "" if verdict.busy is None or y else f"{self._rank_prefix}{verdict.headline}"
         rest_style = palette.muted if verdict.busy is None else palette.text
         style = palette.warning if verdict.is_problem else palette.strong  # red only where it is a problem
         runs: list[TextRun] = [(" ", palette.text), (regime, style), (text[len(regime) :], rest_style)]
@@ -186,6 +186,6 @@ class VerdictLine(PaintedWidget):
 
     def _wrap_lines(self, width: int) -> list[str]:
         assert self.verdict is not None
-        regime = "" if self.verdict.busy is None else f"{self.verdict.regime.value} · "
+        regime = "" if self.verdict.busy is None else f"{self.verdict.headline} · "
         wrapped = wrap_text(clean(f"{self._rank_prefix}{regime}{self.verdict.first}"), width, self.palette.text)
         return ["".join(text for text, _ in runs) for runs in wrapped]

@@ -79,11 +79,19 @@ class Verdict:
         return self.regime in (Regime.OVERHEAD, Regime.INPUT, Regime.COMMUNICATION)
 
     @property
+    def headline(self) -> str:
+        """What limits the program, in words that need no explanation beside them."""
+        if self.regime is not Regime.MIXED:
+            return str(self.regime.value)
+        has_slow_start = self.diagnosis is not None and bool(self.diagnosis.say_before(0.0))
+        return "compute-bound after the first step" if has_slow_start else "mixed (no single limit)"
+
+    @property
     def text(self) -> str:
         """The whole verdict on one line."""
         if self.busy is None:
             return self.first
-        return f"{self.regime.value} · GPU busy {format_percent(self.busy)} of {self.busy_base} · {self.first}"
+        return f"{self.headline} · GPU busy {format_percent(self.busy)} of {self.busy_base} · {self.first}"
 
 
 @dataclass(frozen=True, slots=True)

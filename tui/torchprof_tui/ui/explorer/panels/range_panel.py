@@ -105,9 +105,7 @@ class RangePanel(Panel):
         label_width = min(30, max(width - BAR_CELLS - 26, 8))
         lines: Lines = [[("lane".ljust(label_width) + " busy" + " " * (BAR_CELLS + 4) + "events", palette.muted)]]
         hidden = find_recorder_lanes(self._trace)
-        for lane_time in statistics.lanes:
-            if lane_time.lane in hidden:
-                continue
+        for lane_time in (each for each in statistics.lanes if each.lane not in hidden):
             lane = self._trace.lanes[lane_time.lane]
             rank = "" if lane.rank is None else f"rank {lane.rank} "
             label = truncate(clean(rank + lane.label), label_width)
