@@ -99,7 +99,7 @@ _SMALL_OP_REGEX = (
 )
 """Operators that make up no layer of a model: a loop over layers is the model itself."""
 
-_BATCHED_LAYER_REGEX = r"aten::(embedding|matmul|mm|mv|bmm)$"
+_BATCHED_LAYER_REGEX = r"aten::(embedding|matmul|mm|mv|bmm|scaled_dot_product_attention)$"
 """Layers of which nothing but one after the other runs in no model: there is one call for all of them."""
 
 _SCALAR_OPS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal"})
@@ -285,6 +285,12 @@ def _describe_repeated_layer(loops: OpLoops, runs: I64) -> tuple[str, Remedy] | 
     if names <= {"aten::matmul", "aten::mm", "aten::mv", "aten::bmm"}:
         remedy = Remedy("stack the matrices and call bmm once: a batch of products", "y = torch.bmm(stack_a, stack_b)")
         return "small matmuls run one after the other", remedy
+    if names == {"aten::scaled_dot_product_attention"}:
+        remedy = Remedy(
+            "call it once for all heads, or for sequences padded to one length",
+            "y = F.scaled_dot_product_attention(q, k, v)  # batch, heads, length, width",
+        )
+        return "attention runs for one head or sequence after the other", remedy
     return None
 
 
