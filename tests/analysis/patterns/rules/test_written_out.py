@@ -20,6 +20,7 @@ CROSS_ENTROPY = "amax sub exp sum log sub one_hot to mul sum mean neg"
 LSTM = "linear linear add chunk sigmoid mul sigmoid tanh mul add sigmoid tanh mul"
 CLIPPING = "pow sum add"
 AVERAGE = "mul mul add copy_"
+NODE = "autograd::engine::evaluate_function: "
 MLP = "matmul tanh mul add"
 SWIGLU = "linear silu linear mul linear add"
 ROUTER = "linear softmax topk index matmul"
@@ -106,6 +107,25 @@ def test_the_time_at_stake_is_that_of_the_ops_while_the_gpu_is_idle_and_of_their
     idle = count * 9_000 - count * 1_000 - (count - 1) * 3_000
     assert finding.answer.at_stake == idle + count * 5_000
     assert len(finding.answer.events) == 2 * count
+
+
+@pytest.mark.parametrize(("names", "kept"), [(NORM, ["mean"]), (CROSS_ENTROPY, ["exp"]), (ATTENTION, [])])
+def test_what_the_librarys_op_still_computes_stays_in_the_backward_pass(names: str, kept: list[str]) -> None:
+    """Each op has a node of its own; those of ops that are kept are not gone, but where the library fuses them."""
+    entries, computing = in_step(), [name for name in names.split() if name not in ("to", "transpose")]
+    for k, name in enumerate(computing):
+        forward, backward = ops(name, 100 + 10 * k), op_with_work("aten::div", 1_000 + 20 * k, 1_010 + 20 * k, 5)
+        forward[0] = cpu(f"aten::{name}", 100 + 10 * k, 9, **{"Sequence number": k})
+        entries += [
+            *forward,
+            cpu(NODE + name, 990 + 20 * k, 19, **{"Sequence number": k, "Fwd thread id": 1}),
+            *backward,
+        ]
+    made = trace(*entries)
+    removed = check_pattern(made, "written-out").answer.removed
+    assert removed is not None
+    gone = {made.names[name].removeprefix(NODE) for name in made.name[removed].tolist() if NODE in made.names[name]}
+    assert gone == set(computing) - set(kept)
 
 
 def with_shapes(name: str, at: float, *shapes: list[int]) -> list[Entry]:

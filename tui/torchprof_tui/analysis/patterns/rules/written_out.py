@@ -24,9 +24,10 @@ from torchprof_tui.trace.core.arrays import I64, sorted_unique
 class Algorithm:
     """An algorithm by the ops that it is written with, as letters of `op_text`.
 
-    `kept`: letters of the ops that the library's op still does the work of. `fits`: judges the inputs of the first
-    and the last op of a match, where names alone do not prove it; None where they do. `is_whole`: ops without a letter
-    between the first and the last one belong to it: they copy what views cannot show.
+    `kept`: letters of the ops that the library's op still does the work of; `keeps_backward`: and of their backward
+    pass. `fits`: judges the inputs of the first and the last op of a match, where names alone do not prove it; None
+    where they do. `is_whole`: ops without a letter between the first and the last one belong to it: they copy what
+    views cannot show.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Algorithm:
     headline: str
     remedy: Remedy
     kept: str = ""
+    keeps_backward: bool = True
     fits: Callable[[list[OpInputs | None]], bool] | None = None
     is_whole: bool = False
 
@@ -81,6 +83,7 @@ ALGORITHMS = (
             "y = F.scaled_dot_product_attention(q, k, v)",
         ),
         kept="M",
+        keeps_backward=False,  # its products are slow for the scores in memory, which the library's never writes
     ),
     Algorithm(
         "layer norm",
@@ -205,6 +208,8 @@ def written_out(view: ScopeView) -> Answer:
         number = np.repeat(np.arange(len(stretches)), [stop - first for first, stop in stretches])
         gaps = pair_neighbours(view.trace, rows, number)
         kept = rows[np.isin(text.letters[index], list(map(ord, algorithm.kept)))] if algorithm.kept else None
+        if kept is not None and algorithm.keeps_backward:
+            kept = add_backward_nodes(view.tables, kept)
         if algorithm.is_whole:
             rows = np.concatenate([rows, _list_between(view, text, stretches)])
         seen = f"{algorithm.name}: {format_count(len(rows), 'op')} in {format_count(len(stretches), 'place')}"
