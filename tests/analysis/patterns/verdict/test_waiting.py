@@ -93,6 +93,18 @@ def test_a_pause_goes_before_work_without_need_that_takes_less() -> None:
     assert [finding.id for finding in report.findings if finding.is_problem][:2] == ["host-code", "written-out"]
 
 
+def test_an_op_on_the_cpu_goes_before_launches_in_general_from_a_third_of_the_wait_on() -> None:
+    """Fifty different ops keep the GPU waiting for 5 ms, and one on the CPU for 1 or 4."""
+
+    def run(length: float) -> str:
+        small = [launched(k + 1, f"aten::op_{k}", 100 * k, 100 * k + 8, 3) for k in range(50)]
+        after = launched(99, "aten::mm", 5_010 + length, 5_020 + length, 3)
+        return decide(step(1, 0, 5_030 + length), *small, cpu("aten::histc", 5_000, length), after).first
+
+    assert "for ops that compute on the CPU (aten::histc 4.00 ms)" in run(4_000)
+    assert "for the CPU to dispatch and launch" in run(1_000)
+
+
 def divided_model(overlap: bool) -> list[list[Entry]]:
     """Everything is launched at once; device 1 works on what device 0 made, or both at the same time."""
     program = []

@@ -200,6 +200,10 @@ def diagnose_waiting(evidence: Evidence) -> Diagnosis | None:
     ]
     found = [candidate for candidate in candidates if candidate is not None]
     worst = max(found, key=lambda candidate: candidate.own_share, default=None)
+    if worst is not None and worst.cause == IdleCause.DISPATCH.id and not worst.pattern:
+        least = thresholds.EXPLAINED_SHARE_OF_WAIT.value * (1 - evidence.shares.busy)
+        ops = (each for each in found if each.cause == IdleCause.CPU_COMPUTE.id and not each.is_recording_fault)
+        worst = next((each for each in ops if each.share >= least), worst)  # ops by name say more than "launches"
     return worst if worst is not None and worst.share >= thresholds.WAIT_WORTH_A_WORD.value else None
 
 
