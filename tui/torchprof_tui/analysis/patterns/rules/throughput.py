@@ -9,7 +9,7 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.launch_owners import MATH_ATTENTION_REGEX, is_launched_beneath
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_notice, register_pattern
-from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
+from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX, OptimizerKind
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.rules.optimizer import choose_optimizer_remedy
 from torchprof_tui.analysis.throughput.device_peaks import DTYPES
@@ -114,13 +114,15 @@ def _choose_fusion(view: ScopeView, chosen: Bool) -> Remedy | None:
     total = float(time[chosen].sum())
     is_optimizer = view.work.class_mask(KernelClass.OPTIMIZER) & chosen
     is_optimizer |= is_launched_beneath(view, chosen, OPTIMIZER_STEP_REGEX, Kind.ANNOTATION)
-    if float(time[is_optimizer].sum()) > 0.5 * total:
+    optimizer_time = float(time[is_optimizer].sum())
+    if optimizer_time > 0.5 * total:
         steps = view.tables.match_names(OPTIMIZER_STEP_REGEX, Kind.ANNOTATION).row
         step_name = view.tables.name(int(steps[0])) if len(steps) else ""
         return choose_optimizer_remedy(step_name, practices.optimizer_kind)
     if practices.uses_compile or float(time[view.work.class_mask(KernelClass.TRITON)].sum()) > _COMPILED_SHARE * total:
         return Remedy("these run outside the compiled code: compile them as well, or find out why they are not")
-    if not practices.has_backward and not practices.optimizer_names:
+    is_fused = practices.optimizer_kind is OptimizerKind.FUSED
+    if is_fused or optimizer_time < thresholds.OPTIMIZER_SHARE.value * float(time.sum()):
         return Remedy("fuse them with torch.compile or fused norms", "model = torch.compile(model)")
     return None
 
