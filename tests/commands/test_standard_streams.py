@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.command_line import PROGRAM
+from tests.helpers.command_line import PROGRAM, run_program
 from tests.helpers.long_run import keep_some
 from torchprof_samples import find
 
@@ -31,7 +31,7 @@ def test_an_answer_that_cannot_be_written(words: tuple[str, ...], redirection: s
 
 @pytest.mark.parametrize("redirection", keep_some(["2>&-", "2>/dev/full", "<&-", "<&- 2>&-"], 2))
 def test_the_answer_needs_no_other_stream(redirection: str) -> None:
-    expected = run_in_shell("", "table", SAMPLE, "--no-cache")
+    expected = run_program("table", SAMPLE, "--no-cache")
     result = run_in_shell(redirection, "table", SAMPLE, "--no-cache")
     assert (result.returncode, result.stdout) == (0, expected.stdout)
     assert expected.stdout
@@ -46,7 +46,7 @@ def test_no_file_takes_the_number_of_a_closed_stream(tmp_path: Path) -> None:
     """A message would be written into the slice."""
     out = tmp_path / "slice.json"
     assert run_in_shell("<&- 2>&-", "slice", SAMPLE, "--range", "0:300", "-o", str(out), "--no-cache").returncode == 0
-    assert run_in_shell("", "info", str(out), "--no-cache").returncode == 0
+    assert run_program("info", out, "--no-cache").returncode == 0
     assert "torchprof-tui:" not in out.read_text()
 
 
