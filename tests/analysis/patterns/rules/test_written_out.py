@@ -16,7 +16,8 @@ from torchprof_tui.analysis.patterns.rules import written_out
 NORM = "mean sub pow mean sub add sqrt div"
 RMS = "pow mean add rsqrt mul"
 ATTENTION = "matmul transpose div softmax to dropout matmul"
-CROSS_ENTROPY = "amax sub exp sum log sub one_hot to mul sum mean neg"
+PER_ROW_LOSS = "amax sub exp sum log sub one_hot to mul sum"
+CROSS_ENTROPY = f"{PER_ROW_LOSS} mean neg"
 LSTM = "linear linear add chunk sigmoid mul sigmoid tanh mul add sigmoid tanh mul"
 CLIPPING = "pow sum add"
 AVERAGE = "mul mul add copy_"
@@ -109,7 +110,7 @@ def test_the_time_at_stake_is_that_of_the_ops_while_the_gpu_is_idle_and_of_their
     assert len(finding.answer.events) == 2 * count
 
 
-@pytest.mark.parametrize(("names", "kept"), [(NORM, ["mean"]), (CROSS_ENTROPY, ["exp"]), (ATTENTION, [])])
+@pytest.mark.parametrize(("names", "kept"), [(NORM, ["mean"]), (PER_ROW_LOSS, ["exp"]), (ATTENTION, [])])
 def test_what_the_librarys_op_still_computes_stays_in_the_backward_pass(names: str, kept: list[str]) -> None:
     """Each op has a node of its own; those of ops that are kept are not gone, but where the library fuses them."""
     entries, computing = in_step(), [name for name in names.split() if name not in ("to", "transpose")]
@@ -181,3 +182,25 @@ def test_a_running_sum_is_told_from_a_chain_of_additions_by_its_shapes(
     stack = [cpu("aten::stack", 500, 9, **args), *ops("stack", 500)[1:]]
     finding = check_saved(tmp_path, "written-out", *in_step(*entries, *stack))
     assert finding.state is state
+
+
+@pytest.mark.parametrize(
+    ("left", "strides", "state"),
+    [
+        ([4, 16, 100], [1_600, 100, 1], FIRED),
+        ([100, 64], [1, 100], ABSENT),  # transposed: sums by class
+        ([4, 16, 16], [256, 1, 16], ABSENT),
+    ],
+)
+def test_a_lookup_is_told_from_sums_by_class_by_its_shapes(
+    left: list[int], strides: list[int], state: State, tmp_path: Path
+) -> None:
+    product = with_shapes("matmul", 130, left, [left[-1], 8])
+    product[0] = cpu("aten::matmul", 130, 9, **{**product[0]["args"], "Input Strides": [strides, [8, 1]]})
+    entries = [*with_shapes("one_hot", 100, [4, 16]), *ops("to", 110), *product]
+    entries[0]["args"]["Input type"] = ["long int"]
+    finding = check_saved(tmp_path, "written-out", *in_step(*entries))
+    assert finding.state is state
+    if state is FIRED:
+        assert "one-hot rows" in finding.answer.headline
+        assert len(finding.answer.events) == 2 * 3  # the cast between belongs to it

@@ -57,6 +57,15 @@ def _uses_few(inputs: list[OpInputs | None]) -> bool:
     return found[1].elements * _FEW_OF_SORTED <= found[0].elements
 
 
+def _selects_rows(inputs: list[OpInputs | None]) -> bool:
+    """Return whether the one-hot rows of numbers are the left factor, as they were made: transposed they add up."""
+    numbers, rows = (each.tensor(0) if each is not None else None for each in inputs)
+    if numbers is None or rows is None or inputs[1] is None or rows.sizes[:-1] != numbers.sizes:
+        return False
+    strides = inputs[1].strides[0] if inputs[1].strides else None
+    return not isinstance(strides, list) or strides[-1:] == [1]
+
+
 def _keeps_each_sum(inputs: list[OpInputs | None]) -> bool:
     """Return whether tensors of one shape are added, and as many of it put together; where unknown, they are."""
     added = inputs[0].tensors(2) if inputs[0] is not None else []
@@ -151,6 +160,14 @@ ALGORITHMS = (
         is_whole=True,
     ),
     Algorithm(
+        "lookup",
+        r"h[LM]",
+        "a table is read by a matmul with one-hot rows",
+        Remedy("call embedding, which reads the rows and multiplies nothing", "y = F.embedding(numbers, table)"),
+        fits=_selects_rows,
+        is_whole=True,
+    ),
+    Algorithm(
         "diagonal product",
         r"GM",
         "rows are scaled by a matmul with a diagonal matrix",
@@ -192,8 +209,8 @@ def _list_between(view: ScopeView, text: OpText, stretches: list[tuple[int, int]
     action="call the library's op, or compile the function",
     decided="The ops of a thread in their order, without views and casts, match a known sequence: attention, norms, "
     "cross entropy, a recurrence, a running sum, clipping, a moving average, distances, a convolution, a product "
-    "with a diagonal matrix, a sort for few values. The costliest is named. Time at stake: these ops, their nodes of "
-    "the backward pass, and the GPU work that they launched.",
+    "with one-hot rows or a diagonal matrix, a sort for few values. The costliest is named. Time at stake: these ops, "
+    "their nodes of the backward pass, and the GPU work that they launched.",
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
 )
 def written_out(view: ScopeView) -> Answer:
