@@ -110,3 +110,9 @@ async def test_tab_completes_the_path_of_a_trace_to_compare_with(tmp_path: Path)
         screen.query_one(Prompt).query_one(Input).value = f"{tmp_path}/m"
         await pilot.press("tab")
         await until(pilot, lambda: value(screen) == f"{tmp_path}/mlp.json")
+
+
+async def test_the_prompt_lists_first_what_its_hint_names() -> None:
+    async with explorer(two_steps(), (120, 40)) as (screen, pilot):
+        await pilot.press(":")
+        assert screen.query_one(Prompt).found[:2] == ["memory", "doctor"]

@@ -215,6 +215,8 @@ async def test_missing_memory_is_told_with_the_option_that_records_it() -> None:
     async with explorer(two_steps(), (120, 40)) as (screen, pilot):
         memory = await opened(screen, pilot)
         assert "profile_memory=True (torchprof-tui run --profile-memory)" in text_of(memory).replace("\n", " ")
+        assert "p peak" not in lines(memory)[-1]  # of the keys only those that lead on
+        assert "D compare" in lines(memory)[-1]
         for key in ("p", "v", "}", "/", "tab", "down", "w", "enter", "n", "y", "J", "f", "0", "right"):
             await press(pilot, key)
             assert "no memory was recorded" in lines(memory)[-1], key

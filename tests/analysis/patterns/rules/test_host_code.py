@@ -74,7 +74,7 @@ def test_without_stacks_the_ops_beside_the_gaps_are_the_evidence() -> None:
 def test_the_frame_of_the_loop_is_not_to_be_moved_out_of_it() -> None:
     finding = check_pattern(trace(*steps(300, python("run.py(20): main", 0, 3000))), "host-code")
     assert "2.10 of 2.10 ms of it in run.py(20): main" in finding.answer.seen
-    assert finding.remedy.action == "do it less often, outside the loop, or in another process"
+    assert finding.remedy.action == "run it less often, outside the loop, or in another process"
 
 
 def summing(at: int) -> list[Entry]:

@@ -125,7 +125,9 @@ def test_below_half_the_two_largest_frames_are_named() -> None:
         )
     ]
     verdict = decide(main, *entries)
-    assert "700.0 µs of 1.60 ms of it in run.py(4): log, 600.0 µs in run.py(9): plot: do it less often" in verdict.first
+    assert (
+        "700.0 µs of 1.60 ms of it in run.py(4): log, 600.0 µs in run.py(9): plot: run it less often" in verdict.first
+    )
 
 
 def test_code_before_the_first_op_counts_where_an_annotation_names_it() -> None:

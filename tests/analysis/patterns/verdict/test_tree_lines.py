@@ -50,7 +50,13 @@ def test_small_parts_are_one_line_and_inner_ones_are_indented() -> None:
     assert [(line.depth, line.id, line.time) for line in shown] == [
         (0, "a", 700), (1, "pattern", 400), (2, "deeper", 300), (0, "b", 292), (0, OTHER, 8),
     ]  # fmt: skip
-    assert [line.label for line in shown] == ["label of a", "pattern", "deeper", "label of b", OTHER]
+    assert [line.label for line in shown] == [
+        "label of a",
+        "pattern",
+        "deeper",
+        "label of b",
+        "other: label of c and 1 more",
+    ]
 
 
 def test_ranks_without_a_gpu_are_not_called_gpus() -> None:

@@ -521,7 +521,7 @@ down           prompt.later    recall(-1)  later
 """Keys of the prompt in the last line."""
 
 LANES_HINTS = parse_hints(
-    "? = help; / = search; t = table; c = cheatsheet; q = quit; l = chain; k = kernel; : = go to; D = compare; wasd = "
+    "? = help; / = search; t = table; c = cheatsheet; D = compare; q = quit; l = chain; k = kernel; : = go to; wasd = "
     "zoom, pan; ←→↑↓ = events; f = fit; ] [ = link; { } = step; m = mark; space = fold; tab = panel; T F = tree, "
     "flame"
 )
@@ -548,6 +548,8 @@ MEMORY_HINTS = parse_hints(
     "? = help; q = back; enter = on the lanes; p = peak; b = group by; wasd = zoom, pan; ←→ = cursor; / = filter; v = "
     "alive, on screen; { } = device; J K = groups; n N = by time; y Y = copy"
 )
+
+NO_MEMORY_HINTS = parse_hints("? = help; q = back; r = record; D = compare; t T F = table, tree, flame")
 
 ROOFLINE_HINTS = parse_hints("? = help; q = back; ↑↓ = scroll; y = copy; :export = as SVG")
 
@@ -611,13 +613,19 @@ _TYPING = {binding.id for binding in _parse_verbs(ALSO_WHILE_TYPING)}
 
 def list_named_commands() -> dict[str, tuple[str, str]]:
     """Return (action, sentence) of what `:` of the lanes takes by name: those without a key, panels and screens."""
-    named = {key.keys[1:]: (key.action, key.description.partition(": ")[2]) for key in KEYLESS_COMMANDS}
+    named = (
+        {"memory": ("", "")}
+        | {  # first, as in the hint of the prompt
+            key.keys[1:]: (key.action, key.description.partition(": ")[2]) for key in KEYLESS_COMMANDS
+        }
+    )
     for binding in (*LANES, *PROGRAM):
         assert isinstance(binding, Binding)
         section, _, name = (binding.id or "").partition(".")
         if (name == "open" and section == "program") or (section in ("panels", "screens") and name not in _UNNAMED):
             namespace = "app." if section == "program" else ""
-            named.setdefault(name, (f"{namespace}{binding.action}", binding.tooltip))
+            if name not in named or name == "memory":
+                named[name] = f"{namespace}{binding.action}", binding.tooltip
     program = {key.keys[1:]: (key.action, key.description.partition(": ")[2]) for key in PROGRAM_COMMANDS}
     return named | program | {"quit": ("app.quit", "quit")}
 

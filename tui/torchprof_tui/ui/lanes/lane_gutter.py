@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from textual import events
 from textual.geometry import Size
 from textual.message import Message
@@ -25,6 +25,15 @@ class LanesFolded(Message):
 
     lanes: tuple[int, ...]
 
+
+def split_heading(trace: Trace, lane: int, width: int) -> tuple[str, str]:
+    """Split the heading above a lane into what the labels have room for, and the rest, which the lanes show."""
+    text = truncate(clean(trace.lanes[lane].group), MAX_HEADING_CELLS) + " "
+    first = next(iter(chop_cells(text, width))) if cell_len(text) > width > 0 else text
+    return first, text[len(first) :]
+
+
+MAX_HEADING_CELLS = 64
 
 FOLDED_GLYPH, UNFOLDED_GLYPH, PINNED_GLYPH, CURRENT_GLYPH, FLAGGED_GLYPH = "▸", "▾", "▴", "▌", "●"
 NOTE_SEPARATOR = " · "
@@ -120,7 +129,7 @@ class Gutter(PaintedWidget):
         if line.content is LineContent.RULE:
             return build_strip([("━" * width, palette.line)], width, palette.line)
         if line.content is LineContent.HEADING:
-            text = truncate(clean(self._trace.lanes[line.lane].group), width - 1) + " "
+            text = split_heading(self._trace, line.lane, width)[0]
             return build_strip([(text, palette.strong), ("─" * width, palette.line)], width, palette.line)
         label_width = width - 2
         current = line.lane == self._current_lane

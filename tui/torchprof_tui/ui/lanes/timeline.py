@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.cells import cell_len
 from rich.segment import Segment
 from textual import events
 from textual.geometry import Size
@@ -23,7 +24,7 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.cells import Cells
 from torchprof_tui.trace.query.viewport import Viewport, compute_highest_values
 from torchprof_tui.ui.common.event_styles import BLANK, GRID, CellForm, style_index
-from torchprof_tui.ui.common.name_display import DisplayNames
+from torchprof_tui.ui.common.name_display import DisplayNames, truncate
 from torchprof_tui.ui.lanes.bar_painter import (
     BarTexts,
     Decoration,
@@ -42,6 +43,7 @@ from torchprof_tui.ui.lanes.lane_frame import (
     is_cpu_only,
     select_path_cells,
 )
+from torchprof_tui.ui.lanes.lane_gutter import split_heading
 from torchprof_tui.ui.lanes.launch_line import LinkEnd, route_link
 from torchprof_tui.ui.lanes.mouse_gestures import Drag, EventPicked, TimeWheel
 from torchprof_tui.ui.lanes.screen_lines import LaneLines, LineContent, ScreenLine
@@ -281,8 +283,10 @@ class Timeline(TimeWheel):
             return self._paint_counter(line, frame.viewport)
         rule = "━" if line.content is LineContent.RULE else "─"
         grid, link = self.palette.cells[GRID], self.palette.cells[_LINK_STYLE]
-        segments, drawn = [], 0
-        for x, glyph in sorted(self._link_cells.get(y, ())):
+        is_heading = line.content is LineContent.HEADING and self.region.x > 0  # the labels are left of it
+        rest = truncate(split_heading(self.trace, line.lane, self.region.x)[1], width) if is_heading else ""
+        segments, drawn = [Segment(rest, self.palette.strong)], cell_len(rest)
+        for x, glyph in sorted(each for each in self._link_cells.get(y, ()) if each[0] >= drawn):
             segments += [Segment(rule * (x - drawn), grid), Segment(glyph, link)]
             drawn = x + 1
         return Strip([*segments, Segment(rule * (width - drawn), grid)], width)

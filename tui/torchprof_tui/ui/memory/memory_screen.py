@@ -109,7 +109,7 @@ class MemoryScreen(CurveScreen[ShownDevice]):
         return {"memory-curve": draw_memory_curve(build_stacked_curve(self.trace, self.device.history, COLUMNS))}
 
     def on_mount(self) -> None:
-        self.follow_theme(keys.MEMORY_HINTS)
+        self.follow_theme(keys.NO_MEMORY_HINTS if self.trace.memory is None else keys.MEMORY_HINTS)
         self._arrange(self.app.size)
         self._tabs.show_active(self.by.value)
         number = self.rank.number

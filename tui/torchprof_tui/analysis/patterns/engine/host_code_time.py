@@ -129,7 +129,7 @@ def shorten_call(name: str) -> str:
 RECORD_STACKS = "record with stacks (with_stack=True) to see which code it is"
 DO_LESS_PER_OP = "call ops on whole tensors, compile the model, or do less in Python per op"
 MOVE_OUT = "move it out of the loop, or into another process"
-CALL_LESS = "do it less often, outside the loop, or in another process"
+CALL_LESS = "run it less often, outside the loop, or in another process"
 
 _MODEL_REGEX = re.compile(r"nn\.Module: |.+\): (forward|backward)$|<built-in method run_backward\b")
 """Names of the Python events that run a model's forward or backward pass."""

@@ -33,7 +33,7 @@ _MAX_GAPS = 16  # longest times without an op whose neighbours are the evidence 
 @register_pattern(
     "The program runs code outside any op",
     meaning="the main thread runs plain Python, writes files or waits: no op runs meanwhile",
-    action="do it less often, outside the loop, or in another process",
+    action="run it less often, outside the loop, or in another process",
     code="if step % 100 == 0: …  # not in each step",
     decided="In a trace without GPU activity: the time of the main thread outside ops, data loader calls, "
     "communication and the profiler's own work, less what other threads' ops take meanwhile, reaches the limit. Named "

@@ -20,7 +20,7 @@ from torchprof_tui.trace.core.time_format import format_duration
 @register_fault(
     "Host code outside any op (Python, files) holds up each step",
     meaning="for a while no op runs and nothing is launched: the program computes or writes files in plain Python",
-    action="do it less often, with tensors or NumPy instead of loops, or in another process (another thread takes the "
+    action="run it less often, with tensors or NumPy instead of loops, or in another process (another thread takes the "
     "interpreter lock)",
     code="if step % 100 == 0: …  # not in each step",
     decided="Times without an op, longer than the limit, at the same place in at least half of the steps, while the "

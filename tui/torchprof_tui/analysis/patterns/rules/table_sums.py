@@ -75,7 +75,7 @@ def overhead_bound(view: ScopeView) -> Answer:
     scope_label = "the steps" if len(view.steps) else "the range"
     summary = (
         f"GPU busy {format_percent(shares.busy)} of {scope_label} ({format_duration(view.window_length)}): "
-        "it waited for the CPU to dispatch or run code"
+        "it waited for the CPU to dispatch and launch"
     )
     evidence = view.representative_events()
     if not len(evidence):

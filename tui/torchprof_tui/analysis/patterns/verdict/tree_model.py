@@ -83,7 +83,8 @@ class TreeLine:
 def select_tree_lines(tree: TimeTree, max_lines: int = MAX_LINES) -> list[TreeLine]:
     """Select the lines to show: all large parts, then the largest inside them, in the order of the tree.
 
-    The lines of depth 0 sum to the scope: small parts, and those beyond the limit, are added up as the line "other".
+    The lines of depth 0 sum to the scope: small parts, and those beyond the limit, are added up as the line "other",
+    which names the largest.
     A line inside another one is a pattern or a class of work; what is left of its parent is explained by none.
     """
     min_time = thresholds.SIGNIFICANT_SHARE.value * tree.total
@@ -107,8 +108,10 @@ def select_tree_lines(tree: TimeTree, max_lines: int = MAX_LINES) -> list[TreeLi
         if id(part) in shown:
             append(part, 0)
     if has_other:
-        rest = sum(part.time for part in tree.parts if id(part) not in shown)
-        lines.append(_make_line(tree, 0, OTHER, OTHER, rest))
+        rest = [part for part in tree.parts if id(part) not in shown]
+        label = f"{OTHER}: {max(rest, key=lambda part: part.time).label}"
+        label += f" and {len(rest) - 1} more" if len(rest) > 1 else ""
+        lines.append(_make_line(tree, 0, OTHER, label, sum(part.time for part in rest)))
     return lines
 
 

@@ -79,7 +79,13 @@ def format_counts(checked: CheckResult, width: int) -> str:
 
 
 def format_verdict(
-    verdict: Verdict, width: int, height: int, palette: Palette, with_text: bool = True, first: Finding | None = None
+    verdict: Verdict,
+    width: int,
+    height: int,
+    palette: Palette,
+    with_text: bool = True,
+    first: Finding | None = None,
+    steps: int = 0,
 ) -> Lines:
     """Format the verdict, with its numbers and the time tree as far as `height`, the panel's lines, leaves room.
 
@@ -95,13 +101,13 @@ def format_verdict(
         lines += wrap_text(clean(detail), width, palette.muted, "  ") if detail else []
     if verdict.tree is not None and height >= TREE_MIN_HEIGHT:
         line_count = 4 + (height - TREE_MIN_HEIGHT) // TREE_HEIGHT_PER_LINE
-        lines += format_tree(verdict.tree, min(line_count, TREE_MAX_LINES), width, palette)
+        lines += format_tree(verdict.tree, min(line_count, TREE_MAX_LINES), width, palette, steps)
     return lines
 
 
-def format_tree(tree: TimeTree, max_lines: int, width: int, palette: Palette) -> Lines:
-    """Format the largest parts of the scope's time, each with a bar of its share, below what they are parts of."""
-    length = format_duration(tree.total // max(tree.device_count, 1))
+def format_tree(tree: TimeTree, max_lines: int, width: int, palette: Palette, steps: int = 0) -> Lines:
+    """Format the largest parts of the time of so many steps, each with a bar of its share."""
+    length = format_duration(tree.total // max(tree.device_count, 1)) + (f" of {steps:,} steps" if steps > 1 else "")
     lines: Lines = [[(truncate(f"where the {length} went{tree.mean_note}", width), palette.strong)]]
     for line in select_tree_lines(tree, max(max_lines - 1, 2))[: max_lines - 1]:
         numbers = f"  {format_share(line.share):>{_SHARE_CELLS}} {format_duration(line.time):>{_TIME_CELLS}} "
@@ -505,7 +511,9 @@ class CheatsheetPanel(Panel):
         with_text = not (self._is_verdict_above and checked.scope.is_whole_trace)
         fired = self._fired_findings()
         first_finding = fired[0] if fired else None
-        lines += format_verdict(checked.verdict, width, self.size.height, palette, with_text, first_finding)
+        lines += format_verdict(
+            checked.verdict, width, self.size.height, palette, with_text, first_finding, checked.base.steps
+        )
         if any(finding.cost for finding in fired):
             lines += wrap_text(f"what each costs at most of {checked.base.describe()}", width, palette.muted, "  ")
         for finding in fired:

@@ -84,7 +84,7 @@ def format_findings(
     problems = [finding for finding in found if finding.is_significant]
     room = max(height - len(keys), 1)
     if not problems and checked.verdict.tree is not None:
-        return [*format_tree(checked.verdict.tree, max(room - 1, 3), width, palette)[:room], *keys]
+        return [*format_tree(checked.verdict.tree, max(room - 1, 3), width, palette, checked.base.steps)[:room], *keys]
     problems = problems or found
     shown = problems[: min(room, MAX_NUMBER_KEYS)]
     id_cells = min(max(len(finding.id) for finding in shown) + 2, ID_CELLS)
@@ -107,7 +107,7 @@ def format_findings(
         lines += [*(head if whole else [_cut_line(head, width)]), *action]
     left, tree = room - len(lines), checked.verdict.tree
     if tree is not None and left >= TIME_MIN_LINES:
-        lines += [[], *format_tree(tree, min(left - 1, MAX_TIME_LINES + 1), width, palette)]
+        lines += [[], *format_tree(tree, min(left - 1, MAX_TIME_LINES + 1), width, palette, checked.base.steps)]
     return [*lines, *keys]
 
 
