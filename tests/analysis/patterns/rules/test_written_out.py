@@ -178,7 +178,7 @@ def test_a_running_sum_is_told_from_a_chain_of_additions_by_its_shapes(
     added: list[int], stacked: int, state: State, tmp_path: Path
 ) -> None:
     entries = [entry for k in range(40) for entry in with_shapes("add", 100 + 10 * k, added, [64])]
-    args = {"Input Dims": [[[64]] * stacked], "Input type": ["TensorList"]}
+    args: dict[str, Any] = {"Input Dims": [[[64]] * stacked], "Input type": ["TensorList"]}
     stack = [cpu("aten::stack", 500, 9, **args), *ops("stack", 500)[1:]]
     finding = check_saved(tmp_path, "written-out", *in_step(*entries, *stack))
     assert finding.state is state
