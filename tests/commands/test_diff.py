@@ -18,6 +18,7 @@ from torchprof_tui.analysis.compare.step_selection import ComparisonError, parse
 from torchprof_tui.analysis.compare.waterfall import build_rows
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.diff.main import parse_time_limit
+from torchprof_tui.ui.common.text_charts import format_waterfall
 
 NAIVE, FLASH, RANKS = "sample:attention_naive", "sample:attention_flash", "sample:train_gpt_2ranks"
 SIDES = {"label", "steps", "start_ns", "duration_ns", "left_out"}
@@ -309,3 +310,13 @@ def test_what_is_no_limit_is_refused(text: str) -> None:
 def test_a_step_number_without_end_is_refused(steps: str) -> None:
     with pytest.raises(ComparisonError, match="not steps"):
         parse_step_numbers(steps)
+
+
+def test_an_axis_that_begins_above_zero_is_marked_as_cut() -> None:
+    """Without a mark the bar of A, 11.1 ms, seemed shorter than that of a change of 2.71 ms."""
+    parts = (_make_part("dispatch", 1_000_000, 3_710_000), _make_part("gemm", 10_100_000, 10_100_000))
+    heading, a, *_, b = format_waterfall(Account(11_100_000, 13_810_000, None, parts, True))
+    assert heading.split()[-3:-1] == ["╱from", "10.4"]
+    assert all(line.split()[-1].startswith("╱█") for line in (a, b))
+    heading, a, *_ = format_waterfall(Account(1_000_000, 3_710_000, None, parts[:1], True))
+    assert "╱" not in heading + a

@@ -76,3 +76,7 @@ async def test_how_much_lies_below_covers_no_text() -> None:
         await pilot.pause()
         lines = [strip.text.split() for strip in app.screen._compositor.render_strips()]
         assert lines == [["1000"], ["1001"], ["1002"], ["1003"], ["1004", "▾15"]]
+        app.query_one(Numbers).scroll_lines(7)
+        await pilot.pause()
+        lines = [strip.text.split() for strip in app.screen._compositor.render_strips()]
+        assert lines == [["1007", "▴7"], ["1008"], ["1009"], ["1010"], ["1011", "▾8"]]

@@ -285,14 +285,16 @@ class TextPanel(PaintedWidget):
     def prepare(self, size: Size) -> None:
         self._content = self.content(max(size.width - 2, 1))
         if len(self._content) > size.height:
-            # `paint` writes the number of lines below into the last line: keep those cells free of text.
+            # `paint` writes the number of lines above and below: keep those cells free of text.
             self._content = self.content(max(size.width - 2 - (1 + len(str(len(self._content)))), 1))
         self._top = min(self._top, max(0, len(self._content) - size.height))
 
     def paint(self, y: int, width: int) -> Strip:
         index = self._top + y
         runs = self._content[index] if index < len(self._content) else []
-        indicator = f" ▾{self.lines_below}" if y == self.size.height - 1 and self.lines_below else ""
+        indicator = f" ▴{self._top}" if y == 0 and self._top else ""
+        if y == self.size.height - 1 and self.lines_below:
+            indicator = f" ▾{self.lines_below}"
         lead = (self._lead, self.palette.cursor if self._lead == "┃" else self.palette.line)
         strip = build_strip([lead, *runs], width - len(indicator), self.palette.text)
         if not indicator:

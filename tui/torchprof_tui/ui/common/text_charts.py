@@ -36,7 +36,7 @@ def build_strip_chart(durations: I64, selected: int, cells: int) -> tuple[str, i
 
 
 LABEL_CELLS, TIME_CELLS, CHANGE_CELLS, BAR_CELLS = 25, 9, 10, 22  # with the spaces between them 80 cells and less
-_LONGER, _SHORTER = "█", "░"
+_LONGER, _SHORTER, _CUT = "█", "░", "╱"  # the last one: the axis begins above 0
 
 
 def format_waterfall(account: Account, bar_cells: int = BAR_CELLS, max_parts: int = MAX_PARTS) -> list[str]:
@@ -52,17 +52,18 @@ def format_waterfall(account: Account, bar_cells: int = BAR_CELLS, max_parts: in
             last = min(max(last, first + 1), bar_cells)
         return " " * first + (_LONGER if end >= start else _SHORTER) * (last - first)
 
-    lines = [_format_cells("per step", "A", "B", "change", "")]
-    lines.append(_format_cells("A", format_duration(account.a), "", "", f"{bar(low, account.a)}"))
+    def whole_bar(end: int) -> str:
+        return (_CUT if low else "") + bar(low, end)[bool(low) :]
+
+    lines = [_format_cells("per step", "A", "B", "change", f"{_CUT}from {format_duration(low)}" if low else "")]
+    lines.append(_format_cells("A", format_duration(account.a), "", "", whole_bar(account.a)))
     for row in rows:
         change = f"{'+' if row.delta > 0 else ''}{format_duration(row.delta)}{row.mark}"
         if not row.mark:
             change += " "
         times = format_duration(row.a) if row.a else "-", format_duration(row.b) if row.b else "-"
         lines.append(_format_cells(row.label, *times, change, bar(row.start, row.end)))
-    lines.append(_format_cells("B", "", format_duration(account.b), "", f"{bar(low, account.b)}"))
-    if low:
-        lines.append(f"(the bars begin at {format_duration(low)})")
+    lines.append(_format_cells("B", "", format_duration(account.b), "", whole_bar(account.b)))
     if any(row.mark for row in rows):
         lines.append("(~ within the noise)")
     return lines
