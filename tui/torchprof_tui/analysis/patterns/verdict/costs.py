@@ -238,15 +238,7 @@ def _build_cause(view: ScopeView, verdict: Verdict, base: CostBase) -> Finding |
     causes = _CAUSES if has_gpu else {} if has_calls else _CPU_CAUSES  # without the GPU's work nothing is known of it
     if diagnosis is None or verdict.pattern or name not in causes or not verdict.remedy:
         return None
-    path = _list_path(view)
-    if not has_gpu:
-        times = [divide_main_thread(view)[name]]
-    elif verdict.cause in (EXPOSED, COPIES):
-        times = list(path[1 if verdict.cause == COPIES else 2].values())
-    else:
-        cause = next(cause for cause in IdleCause if cause.id == verdict.cause)
-        wanted = LAUNCHING if cause is IdleCause.DISPATCH else (cause,)
-        times = [view.gap_finder.find_cause_intervals(each, device) for device in path[0] for each in wanted]
+    times = _list_lost_times(view, verdict.cause) if has_gpu else [divide_main_thread(view)[name]]
     spans = unite(times).clip(*(view.window if has_gpu else (view.scope.t0, view.scope.t1)))
     title, meaning = causes[name]
     pattern = (PATTERNS.get(name) if has_gpu else None) or Pattern(
@@ -259,3 +251,13 @@ def _build_cause(view: ScopeView, verdict: Verdict, base: CostBase) -> Finding |
     lost = spans.total if is_launching else int(diagnosis.share * base.time)
     answer = Answer.fired(verdict.what, np.sort(events), lost, Remedy(verdict.remedy), spans=spans)
     return Finding(pattern, answer, 0.0, verdict.line)
+
+
+def _list_lost_times(view: ScopeView, cause_id: str) -> list[Intervals]:
+    """List when GPUs wait for a cause, or copy or communicate with nothing beside it."""
+    path = _list_path(view)
+    if cause_id in (EXPOSED, COPIES):
+        return list(path[1 if cause_id == COPIES else 2].values())
+    cause = next(cause for cause in IdleCause if cause.id == cause_id)
+    wanted = LAUNCHING if cause is IdleCause.DISPATCH else (cause,)
+    return [view.gap_finder.find_cause_intervals(each, device) for device in path[0] for each in wanted]

@@ -85,30 +85,33 @@ def format_findings(
     room = max(height - len(keys), 1)
     if not problems and checked.verdict.tree is not None:
         return [*format_tree(checked.verdict.tree, max(room - 1, 3), width, palette, checked.base.steps)[:room], *keys]
-    problems = problems or found
-    shown = problems[: min(room, MAX_NUMBER_KEYS)]
+    shown = (problems or found)[: min(room, MAX_NUMBER_KEYS)]
+    lines = _format_problems(shown, [format_stake(finding, checked.base) for finding in shown], width, room, palette)
+    left, tree = room - len(lines), checked.verdict.tree
+    if tree is not None and left >= TIME_MIN_LINES:
+        lines += [[], *format_tree(tree, min(left - 1, MAX_TIME_LINES + 1), width, palette, checked.base.steps)]
+    return [*lines, *keys]
+
+
+def _format_problems(shown: Sequence[Finding], stakes: Sequence[str], width: int, room: int, palette: Palette) -> Lines:
+    """Format findings with what they cost; what to do goes before the rest of a long sentence."""
     id_cells = min(max(len(finding.id) for finding in shown) + 2, ID_CELLS)
-    stakes = [format_stake(finding, checked.base) for finding in shown]
-    stake_cells = max(len(stake) for stake in stakes) + 2
+    stake_cells = max(map(len, stakes)) + 2
     heads = [
-        _format_finding(index + 1, finding, width, id_cells, f"{stakes[index]:<{stake_cells}}", palette)
-        for index, finding in enumerate(shown)
+        _format_finding(number, finding, width, id_cells, f"{stake:<{stake_cells}}", palette)
+        for number, (finding, stake) in enumerate(zip(shown, stakes, strict=True), 1)
     ]
     actions: list[Lines] = []
     spare = room - len(shown)
-    for finding in shown:  # what to do goes before the rest of a long sentence
-        action = _format_action(finding, width, spare, palette)
-        actions.append(action)
-        spare -= len(action)
+    for finding in shown:
+        actions.append(_format_action(finding, width, spare, palette))
+        spare -= len(actions[-1])
     lines: Lines = []
     for head, action in zip(heads, actions, strict=True):
         whole = len(head) - 1 <= spare
         spare -= len(head) - 1 if whole else 0
         lines += [*(head if whole else [_cut_line(head, width)]), *action]
-    left, tree = room - len(lines), checked.verdict.tree
-    if tree is not None and left >= TIME_MIN_LINES:
-        lines += [[], *format_tree(tree, min(left - 1, MAX_TIME_LINES + 1), width, palette, checked.base.steps)]
-    return [*lines, *keys]
+    return lines
 
 
 def _format_action(finding: Finding, width: int, room: int, palette: Palette) -> Lines:
