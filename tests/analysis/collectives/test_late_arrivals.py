@@ -150,11 +150,15 @@ def test_the_late_rank_comes_before_overlap(tmp_path: Path) -> None:
     trace = load_merged_ranks(late_rank(3, late=1, by=8000).write(tmp_path))
     arrivals = arrivals_of(trace)
     first = [build_rank_checker(arrivals, place).decide_verdict().first for place in range(3)]
-    assert first[0] == first[2] == "rank 1 is late at 3 of 3 collectives: check what it does before them"
+    assert (
+        first[0]
+        == first[2]
+        == ("rank 1 is late at 3 of 3 collectives, which costs 88 % of the time: check what it does before them")
+    )
     assert (
         build_rank_checker(arrivals, 0)
         .decide_verdict(scopes.step_scope(arrivals.ranks.all[0].trace.steps[1]))
-        .first.startswith("rank 1 is late at 1 of 1 collective: ")
+        .first.startswith("rank 1 is late at 1 of 1 collective, which costs ")
     )
 
 
@@ -172,7 +176,7 @@ def test_advice_for_ranks_that_are_late_in_turn(tmp_path: Path) -> None:
         begin = 1000.0 + number * 10_000
         steps.append([Collective([begin + (8000 if rank == number else 0) for rank in range(4)])])
     said = build_rank_checker(arrivals_of(load_merged_ranks(Run(4, steps).write(tmp_path))), 3).decide_verdict()
-    assert said.first.startswith("different ranks are late, most often rank 0, at 1 of 4 collectives: ")
+    assert said.first.startswith("different ranks are late, most often rank 0, at 1 of 4 collectives, which costs ")
 
 
 def build_ranks_with_stall(folder: Path, who: int, steps: tuple[int, ...], ranks: int = 4) -> Trace:

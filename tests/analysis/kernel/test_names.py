@@ -185,8 +185,8 @@ FULL: list[tuple[str, dict[str, Any]]] = [
             "tile": (128, 64, 64),
             "stages": 4,
             "layout": "tn",
-            "epilogue": "ReLU",
-            "fused": ("ReLU",),
+            "epilogue": None,
+            "fused": (),
         },
     ),
     (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +13,14 @@ from tests.helpers.explorer_app import explorer, settled, two_steps
 from tests.helpers.golden_files import load_sample
 from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SAMPLES
-from torchprof_tui.analysis.memory.memory_history import BANDS, GroupBy
+from torchprof_tui.analysis.memory.memory_history import BANDS, UNACCOUNTED, GroupBy, MemoryGroup
 from torchprof_tui.cli import main
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.event_styles import ColorSupport, ThemeColors, build_palette
 from torchprof_tui.ui.common.help_screen import HelpScreen
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.memory.lifetime_rows import list_group_cells
-from torchprof_tui.ui.memory.memory_chart import Legend
+from torchprof_tui.ui.memory.memory_chart import RESERVED, Legend
 from torchprof_tui.ui.memory.memory_screen import MemoryScreen
 
 SAMPLE = "train_gpt_stack_memory"
@@ -245,10 +246,24 @@ def test_the_legend_counts_what_has_no_room() -> None:
     legend.palette = build_palette(ThemeColors(), ColorSupport.MANY)
     sums = np.zeros(len(BANDS), np.int64)
     sums[[0, 1, 2]] = 3 << 20, 2 << 20, 1 << 20
-    legend.show(sums, has_lifetimes=True)
+    legend.show(sums, has_lifetimes=True, has_reserved=False)
     lines = [legend.paint(0, width).text.strip() for width in (120, 56, 34)]
     assert [line.count("MiB") for line in lines] == [3, 2, 1]
     assert [line.endswith(f"+{left} more") for line, left in zip(lines, (0, 1, 2), strict=True)] == [False, True, True]
+
+
+def test_the_legend_names_the_dashed_line() -> None:
+    legend = Legend()
+    legend.palette = build_palette(ThemeColors(), ColorSupport.MANY)
+    legend.show(np.ones(len(BANDS), np.int64), has_lifetimes=True, has_reserved=True)
+    assert legend.paint(0, 200).text.rstrip().endswith(f"{RESERVED * 2} reserved")
+
+
+def test_memory_from_before_the_recording_says_so() -> None:
+    nothing = np.zeros(0, np.int64)
+    older = MemoryGroup("unknown", 3 << 20, nothing, None, None)
+    assert list_group_cells(older, 4 << 20)[2:] == ("–", "before", "end", "unknown")
+    assert list_group_cells(replace(older, label=UNACCOUNTED), 4 << 20)[2:] == ("–", "–", "–", UNACCOUNTED)
 
 
 def test_the_sample_is_there() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.explorer_app import explorer, settled, text_of
+from tests.helpers.golden_files import load_sample
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.paths import SAMPLES
 from tests.helpers.trace_builder import cpu, kernel, trace
@@ -76,8 +77,7 @@ async def test_the_full_name_stands_once_where_the_details_are_beside() -> None:
 
 @pytest.mark.parametrize("key", ["k", "l"])
 async def test_what_bounds_a_kernel_stands_in_its_panel_and_in_the_chain(key: str) -> None:
-    path = SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"
-    shown = load_trace(str(path), cache=False)
+    shown = load_sample("train_gpt_stack_memory")
     async with explorer(shown, (160, 60)) as (screen, pilot):
         await settled(pilot)
         queries = screen._panel_controller.chain_panel.context.queries

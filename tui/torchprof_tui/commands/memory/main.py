@@ -12,6 +12,7 @@ from torchprof_tui.analysis.memory.findings.allocator_findings import find_snaps
 from torchprof_tui.analysis.memory.findings.lifetime_findings import list_memory_findings
 from torchprof_tui.analysis.memory.findings.memory_finding import MemoryFinding, format_size
 from torchprof_tui.analysis.memory.memory_history import (
+    UNACCOUNTED,
     DeviceHistory,
     GroupBy,
     MemoryGroup,
@@ -162,13 +163,13 @@ def print_state(
     columns = (">bytes", ">share", ">number", ">since", ">until", "what")
     table = ConsoleTable(f"by {by.value}", *columns, max_text_cells=most)
     for group in groups[:limit]:
-        known = len(group.lifetimes) > 0
+        accounted = group.label != UNACCOUNTED
         table.add_cells(
             format_bytes(group.bytes),
             format_share(group.bytes / state.allocated) if state.allocated else NOT_SEEN,
-            f"{len(group.lifetimes):,}" if known else NOT_SEEN,
-            _format_moment(group.since, "before") if known else NOT_SEEN,
-            _format_moment(group.until, "end") if known else NOT_SEEN,
+            f"{len(group.lifetimes):,}" if len(group.lifetimes) else NOT_SEEN,
+            _format_moment(group.since, "before") if accounted else NOT_SEEN,
+            _format_moment(group.until, "end") if accounted else NOT_SEEN,
             clean(group.label),
         )
     console.print(table)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 
 from torchprof_tui.analysis.memory.categories import Category
-from torchprof_tui.analysis.memory.memory_history import MemoryGroup
+from torchprof_tui.analysis.memory.memory_history import UNACCOUNTED, MemoryGroup
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.viewport import Viewport
@@ -94,13 +94,13 @@ _GROUP_WIDTHS = (9, 6, 8, 9, 9)
 
 def list_group_cells(group: MemoryGroup, total: int) -> tuple[str, ...]:
     """Format a group as `torchprof-tui memory` prints it: bytes, share, number, since, until, what."""
-    known = len(group.lifetimes) > 0
+    accounted = group.label != UNACCOUNTED
     return (
         format_value(group.bytes, "bytes"),
         format_share(group.bytes / total) if total else NOT_SEEN,
-        f"{len(group.lifetimes):,}" if known else NOT_SEEN,
-        format_moment(group.since, "before") if known else NOT_SEEN,
-        format_moment(group.until, "end") if known else NOT_SEEN,
+        f"{len(group.lifetimes):,}" if len(group.lifetimes) else NOT_SEEN,
+        format_moment(group.since, "before") if accounted else NOT_SEEN,
+        format_moment(group.until, "end") if accounted else NOT_SEEN,
         clean(group.label),
     )
 

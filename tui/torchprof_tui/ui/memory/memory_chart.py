@@ -218,14 +218,14 @@ class MemoryChart(CurveChart):
 
 
 class Legend(PaintedWidget):
-    """Paint the bands at the cursor, largest first: a patch of colour, the name, the bytes."""
+    """Paint the bands at the cursor, largest first: a patch of colour, the name, the bytes; then the dashed line."""
 
     _sums: I64 = np.zeros(len(BANDS), np.int64)
-    _has_lifetimes = True
+    _has_lifetimes, _has_reserved = True, False
 
-    def show(self, sums: I64, has_lifetimes: bool) -> None:
+    def show(self, sums: I64, has_lifetimes: bool, has_reserved: bool) -> None:
         """Set the bytes of each band, int64[bands]."""
-        self._sums, self._has_lifetimes = sums, has_lifetimes
+        self._sums, self._has_lifetimes, self._has_reserved = sums, has_lifetimes, has_reserved
         self.repaint()
 
     def paint(self, y: int, width: int) -> Strip:
@@ -240,11 +240,13 @@ class Legend(PaintedWidget):
         for left, band in zip(range(len(bands), 0, -1), bands, strict=True):
             text = f" {BANDS[band]} {format_value(int(sums[band]), 'bytes')}  "
             if used + 2 + cell_len(text) + (8 if left > 1 else 0) > width:
-                runs.append((f"+{left} more", palette.muted))
+                runs.append((f"+{left} more  ", palette.muted))
                 break
             ink = palette.text if is_plain else palette.ink(band_kind(band))
             runs += [((LETTERS[band] if is_plain else FULL) * 2, ink), (text, palette.text)]
             used += 2 + cell_len(text)
+        if self._has_reserved:
+            runs.append((f"{RESERVED}{RESERVED} reserved", palette.muted))
         return build_strip(runs, width, palette.text)
 
 

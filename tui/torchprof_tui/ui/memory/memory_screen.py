@@ -180,7 +180,8 @@ class MemoryScreen(CurveScreen[ShownDevice]):
         if shown is None:
             return
         sums = shown.totals.sum_at(np.array([self.find_position(shown)], np.int64))[0]
-        self._legend.show(sums, shown.history.memory.lifetimes is not None)
+        has_reserved = bool((shown.history.memory.reserved > 0).any())
+        self._legend.show(sums, shown.history.memory.lifetimes is not None, has_reserved)
         self._list_lifetimes(shown, -1 if reset else self.current_lifetime)
         self.request_state()
 

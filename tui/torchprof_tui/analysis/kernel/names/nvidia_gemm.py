@@ -79,7 +79,8 @@ _CUDA_CORE_LETTERS = {"s": "fp32", "d": "fp64", "h": "fp16", "c": "complex64", "
 _ACCUMULATORS = {"s": "fp32", "h": "fp16", "d": "fp64", "i": "int32", "c": "complex64", "z": "complex128"}
 _NVJET_ELEMENTS = {"t": "bf16", "h": "fp16", "s": "fp32", "q": "fp8 e4m3", "o": "fp4 e2m1"}
 _NVJET_EPILOGUES = {"bias": "bias", "badd": "adds a matrix (beta)"}
-_EPILOGUES = {"relu": "ReLU", "bias": "bias", "gelu": "GELU", "sigmoid": "sigmoid", "silu": "SiLU"}
+# Names of cuBLAS and CUTLASS 2 contain relu if the kernel supports it, used or not: no ReLU is claimed.
+_EPILOGUES = {"bias": "bias", "gelu": "GELU", "sigmoid": "sigmoid", "silu": "SiLU"}
 
 _NVJET = compile_later(
     r"nvjet(?:_(?P<arch>sm\d+[a-z]?))?_(?P<types>[a-z]+)_(?P<tile>\d+x\d+)_(?P<step>\d+)x(?P<stages>\d+)_(?P<rest>.*)"
@@ -342,5 +343,5 @@ def _format_operands(dtypes: tuple[str, ...], accumulator: str | None) -> str | 
 
 
 def _format_display(dtypes: tuple[str, ...], tile: tuple[int, ...] | None, epilogue: str | None) -> str:
-    shown = f"+{epilogue}" if epilogue in ("bias", "ReLU", "GELU") else None
+    shown = f"+{epilogue}" if epilogue in ("bias", "GELU") else None
     return join_words("gemm", *dtypes[:1], format_tile(tile[:2]) if tile else None, shown)

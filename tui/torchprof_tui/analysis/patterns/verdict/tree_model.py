@@ -109,8 +109,8 @@ def select_tree_lines(tree: TimeTree, max_lines: int = MAX_LINES) -> list[TreeLi
             append(part, 0)
     if has_other:
         rest = [part for part in tree.parts if id(part) not in shown]
-        label = f"{OTHER}: {max(rest, key=lambda part: part.time).label}"
-        label += f" and {len(rest) - 1} more" if len(rest) > 1 else ""
+        label = max(rest, key=lambda part: part.time).label
+        label = f"{OTHER} ({label} and {len(rest) - 1} more)" if len(rest) > 1 else label
         lines.append(_make_line(tree, 0, OTHER, label, sum(part.time for part in rest)))
     return lines
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ from rich.cells import cell_len
 
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.repetition.step_list import REPETITION, are_repetitions
-from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.analysis.words.dictionary import Word, find_event_word, to_phrase
 from torchprof_tui.trace.core.arrays import I32
 from torchprof_tui.trace.core.time_format import format_duration, format_time
