@@ -17,8 +17,9 @@ torch = import_later("torch")
 trial: Any = LaterModule("torchprof_runs.recorder.trial")
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put the lock into the test's folder: this process keeps its turn, and real trials of other tests wait for it."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path / f"torchprof-try-{os.getuid()}.lock"
 
