@@ -55,7 +55,7 @@ def test_small_parts_are_one_line_and_inner_ones_are_indented() -> None:
         "pattern",
         "deeper",
         "label of b",
-        "other: label of c and 1 more",
+        "other (label of c and 1 more)",
     ]
 
 
