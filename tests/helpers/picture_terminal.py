@@ -60,7 +60,7 @@ class PictureTerminal(Terminal):
         self.resize(self.screen.columns, self.screen.lines)
 
     def resize(self, columns: int, lines: int) -> None:
-        """Change the size of the window, in cells; the program is told."""
+        """Change the size of the window, in cells, and send SIGWINCH to the program."""
         self.screen.resize(lines, columns)
         pixels = (columns * CELL[0], lines * CELL[1]) if self._reports_pixels else (0, 0)
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, *pixels))
@@ -133,7 +133,7 @@ class PictureTerminal(Terminal):
         raise AssertionError(f"it never happened; cells by picture: {shown}\n{self.text}")
 
     def wait_for_pictures(self, *numbers_of_cells: int) -> None:
-        """Wait until the screen shows pictures with so many cells each, in any order, and no others."""
+        """Wait until the pictures on the screen have these numbers of cells, in any order."""
         self.wait_until(lambda: sorted(map(len, self.find_cells().values())) == sorted(numbers_of_cells))
 
 

@@ -134,7 +134,7 @@ def _start_server() -> _Server:
 
 
 def _serve(requests: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Answer requests with pids, until the tests end. Returns in each child that is forked for one."""
+    """Fork a child for each request and answer with its pid, until the tests end. Returns in the children alone."""
     while True:
         message, files, _, _ = socket.recv_fds(requests, _MAX_REQUEST_BYTES, 16)
         if not message:

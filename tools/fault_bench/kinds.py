@@ -594,7 +594,7 @@ KINDS: dict[str, Kind] = {
     "attention_per_head": Kind(
         "batching",
         "one at a time",
-        "attention is called for one head after the other",
+        "attention is called once per head",
         "call it once for all heads",
         rf"\b(each|per|every|one|single|separate) heads?\b|head by head|{LOOP}|"
         rf"{MANY}\D{{0,40}}(attention|sdpa|fmha)|(attention|sdpa|fmha).{{0,40}}({NUMBER} times|one (by|after))|"

@@ -247,7 +247,7 @@ class Session:
     def record(self, jobs: Sequence[Job], wish: Wish, out: Path, say: Say = lambda _: None) -> list[Recorded]:
         """Record processes, several at the same iteration, and bring the files here. Blocks.
 
-        `out`: a file for one process, else a folder, which is created. Raises OSError where it cannot write there.
+        `out`: a file for one process, else a folder, which is created. Raises OSError if it cannot be written.
         """
         folder = out.parent if len(jobs) == 1 else out
         os.makedirs(folder, exist_ok=True)

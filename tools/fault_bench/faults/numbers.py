@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - the usual name
@@ -89,19 +91,7 @@ def constants_copied(cell: Cell) -> Step:
 
 def masks_remade(cell: Cell) -> Step:
     length = cell.choose(4096, 64)
-
-    def make() -> Tensor:
-        return torch.full((length, length), -1e9, device=cell.device).triu(1)
-
-    kept = make()
-
-    def through(x: Tensor) -> Tensor:
-        for _ in range(cell.count(16)):
-            mask = make() if cell.faulty else kept
-            x = x + mask[:1, :1].amax().to(x.dtype)
-        return x
-
-    return train(cell, through)
+    return _use_constant(cell, lambda: torch.full((length, length), -1e9, device=cell.device).triu(1))
 
 
 def positions_remade(cell: Cell) -> Step:
@@ -112,12 +102,17 @@ def positions_remade(cell: Cell) -> Step:
         angles = torch.arange(length, device=cell.device)[:, None] * rates
         return torch.cat([angles.sin(), angles.cos()], -1)
 
+    return _use_constant(cell, make)
+
+
+def _use_constant(cell: Cell, make: Callable[[], Tensor]) -> Step:
+    """Use a tensor that is the same each time: made again at each use in the faulty program, once in the mended one."""
     kept = make()
 
     def through(x: Tensor) -> Tensor:
         for _ in range(cell.count(16)):
-            table = make() if cell.faulty else kept
-            x = x + table[:1, :1].amax().to(x.dtype)
+            constant = make() if cell.faulty else kept
+            x = x + constant[:1, :1].amax().to(x.dtype)
         return x
 
     return train(cell, through)

@@ -161,7 +161,7 @@ class TerminalGraphics:
         return done.stdout
 
     def can_hold(self, columns: int, rows: int) -> bool:
-        """Return whether there are marks for so many cells."""
+        """Return whether a picture of this size can be placed: row and column each need a mark."""
         return 0 < columns <= len(MARKS) and 0 < rows <= len(MARKS)
 
     def format_cells(self, row: int, first: int, last: int) -> str:
@@ -169,7 +169,7 @@ class TerminalGraphics:
         return "".join(f"{PLACEHOLDER}{MARKS[row]}{mark}" for mark in MARKS[first:last])
 
     def send(self, png: bytes, columns: int, rows: int) -> int:
-        """Send a picture for so many cells. Returns its number, the colour of the cells that show it."""
+        """Send a picture that covers these columns and rows. Returns its number, which is the colour of its cells."""
         number = next(number for number in self._numbers if number not in self.sent or len(self.sent) > MAX_PICTURES)
         data = binascii.b2a_base64(png, newline=False).decode()
         keys, parts = f"a=T,U=1,i={number},f=100,c={columns},r={rows},q=2,", []

@@ -290,7 +290,7 @@ def _describe_repeated_layer(loops: OpLoops, runs: I64) -> tuple[str, Remedy] | 
             "call it once for all heads, or for sequences padded to one length",
             "y = F.scaled_dot_product_attention(q, k, v)  # batch, heads, length, width",
         )
-        return "attention runs for one head or sequence after the other", remedy
+        return "attention is called once per head or sequence", remedy
     return None
 
 

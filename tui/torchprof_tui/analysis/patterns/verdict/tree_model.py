@@ -54,7 +54,7 @@ class TimeTree:
 
     @property
     def mean_note(self) -> str:
-        """Say over how many devices the times are the mean, "" for one."""
+        """Format the number of devices that the times are the mean of; "" for one."""
         return f", mean of {self.device_count} {self.devices}" if self.device_count > 1 else ""
 
     def find(self, part_id: str) -> TimePart | None:
