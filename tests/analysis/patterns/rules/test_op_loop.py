@@ -240,7 +240,7 @@ def test_each_repeat_is_one_and_each_long_run_is_covered(text: str, min_rounds: 
         (["aten::to", "aten::linear", "aten::mul"], 110, "weights are cast"),
         (["aten::embedding"], 20, "embedding tables"),
         (["aten::matmul"], 20, "small matmuls"),
-        (["aten::scaled_dot_product_attention"], 32, "attention runs for one head or sequence"),
+        (["aten::scaled_dot_product_attention"], 32, "attention is called once per head or sequence"),
     ],
 )
 def test_a_loop_of_layers_is_named_by_what_repeats(names: list[str], rounds: int, headline: str) -> None:
