@@ -68,7 +68,7 @@ def measure_gaps_in_section(view: ScopeView, cause: IdleCause, section: str | No
     for device in sorted_unique(gaps.device).tolist():
         inside = view.gap_finder.list_cause_intervals(gaps, cause, device) & sections.get(section, NO_INTERVALS)
         of_device = gaps.device == device
-        time[of_device] = inside.measure_before(gaps.end[of_device]) - inside.measure_before(gaps.start[of_device])
+        time[of_device] = inside.measure_within(gaps.start[of_device], gaps.end[of_device])
     return time
 
 
@@ -238,7 +238,7 @@ def measure_part_time(view: ScopeView, part_id: str) -> I64:
         if len(index):  # where two overlap, the time belongs to the one that began first
             start, end = work.events.start[index], work.events.end[index]
             start = np.maximum(start, np.maximum.accumulate(np.concatenate([start[:1], end]))[:-1])
-            time[index] = alone.measure_before(np.maximum(end, start)) - alone.measure_before(start)
+            time[index] = alone.measure_within(start, np.maximum(end, start))
     return time
 
 
@@ -258,7 +258,7 @@ def _measure_idle_ops(side: SideAnalysis, cause: IdleCause) -> dict[str | None, 
     devices = view.tables.devices
     for device in devices:
         idle = view.gap_finder.list_cause_intervals(view.gaps, cause, device)
-        time += idle.measure_before(ops.end) - idle.measure_before(ops.start)
+        time += idle.measure_within(ops.start, ops.end)
     by_name = np.bincount(ops.name, weights=time, minlength=1) / (side.side.step_count * max(len(devices), 1))
     return {view.trace.names[name]: float(by_name[name]) for name in np.flatnonzero(by_name).tolist()}
 

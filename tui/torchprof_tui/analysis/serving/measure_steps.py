@@ -51,7 +51,7 @@ def measure_serving_steps(trace: Trace) -> ServingSteps:
     wait = np.zeros(len(start), np.int64)
     for own_lane, waiting in waits.items():
         own_steps = lane == own_lane
-        wait[own_steps] = waiting.measure_before(end[own_steps]) - waiting.measure_before(start[own_steps])
+        wait[own_steps] = waiting.measure_within(start[own_steps], end[own_steps])
     lead_in = _measure_lead_ins(trace, waits, busy, (start, completion), lane)
     is_eager = np.array([said.is_eager for said in said_of_name], np.bool_)[name]
     gap = np.where(is_last, UNKNOWN, np.maximum(start[following] - end, 0))
@@ -238,7 +238,7 @@ def _measure_idle(busy: Intervals, end: I64, gap: I64) -> I64:
     if not len(busy):
         return np.full(len(end), UNKNOWN, np.int64)
     length = np.maximum(gap, 0)
-    idle = length - (busy.measure_before(end + length) - busy.measure_before(end))
+    idle = length - busy.measure_within(end, end + length)
     return np.where(gap < 0, UNKNOWN, idle)
 
 

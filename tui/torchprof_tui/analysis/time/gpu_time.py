@@ -107,7 +107,7 @@ def compute_busy_fraction(worked: Intervals, t0: int, t1: int, width: int) -> F6
     """
     edges = cell_edges(t0, t1, width)
     lower, upper = edges[:-1], np.maximum(edges[1:], edges[:-1] + 1)
-    share: F64 = (worked.measure_before(upper) - worked.measure_before(lower)) / (upper - lower)
+    share: F64 = worked.measure_within(lower, upper) / (upper - lower)
     return share
 
 

@@ -149,7 +149,7 @@ def _read_steps(trace: Trace) -> dict[int, _StepOperators]:
         reach = np.maximum.accumulate(np.append(step.start, end))[:-1]
         outermost = end > reach
         rows, start, reach = rows[outermost], start[outermost], reach[outermost]
-        busy_between = busy.measure_before(np.maximum(start, reach)) - busy.measure_before(reach)
+        busy_between = busy.measure_within(reach, np.maximum(start, reach))
         names = tuple(trace.names[code] for code in trace.name[rows].tolist())
         idle = np.maximum(start - reach, 0) - busy_between
         steps[step.number] = _StepOperators(names, rows.astype(np.int64), idle)

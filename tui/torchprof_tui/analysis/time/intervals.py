@@ -45,13 +45,13 @@ class Intervals:
         covered: I64 = self._cumulative[index] - np.where(index > 0, beyond, 0)
         return covered
 
+    def measure_within(self, starts: I64, ends: I64) -> I64:
+        """Measure how much of the set lies in each range: int64[k]."""
+        return self.measure_before(ends) - self.measure_before(starts)
+
     def contains(self, times: I64) -> Bool:
         """Test which times lie in an interval: bool[k]."""
-        if not len(self):
-            return np.zeros(len(times), np.bool_)
-        index = np.searchsorted(self.starts, times, side="right") - 1
-        inside: Bool = (index >= 0) & (times < self.ends[np.maximum(index, 0)])
-        return inside
+        return find_range_at(self.starts, self.ends, times) >= 0
 
     def measure_between(self, t0: int, t1: int) -> int:
         """Measure how much of the set lies between two times."""
@@ -92,6 +92,14 @@ class Intervals:
 
 _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 NO_INTERVALS = Intervals(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+
+def find_range_at(starts: I64, ends: I64, times: I64) -> I64:
+    """Find the last range that began before or at each time: its index, by start, -1 where it has ended: int64[k]."""
+    if not len(starts):
+        return np.full(len(times), -1, dtype=np.int64)
+    index = starts.searchsorted(times, side="right") - 1
+    return np.where((index >= 0) & (times < ends[np.maximum(index, 0)]), index, -1)
 
 
 def unite(sets: Iterable[Intervals]) -> Intervals:

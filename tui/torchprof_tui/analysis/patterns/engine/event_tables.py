@@ -12,7 +12,7 @@ import numpy as np
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import classify_names
 from torchprof_tui.analysis.time.gpu_time import UNKNOWN_DEVICE, work_mask
-from torchprof_tui.analysis.time.intervals import Intervals, union
+from torchprof_tui.analysis.time.intervals import Intervals, find_range_at, union
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -174,11 +174,7 @@ class StepTable:
 
     def index_at(self, times: I64) -> I64:
         """Return the index of the step that contains each time, -1 for none: int64[k]."""
-        if not len(self):
-            return np.full(len(times), -1, dtype=np.int64)
-        index = self.start.searchsorted(times, side="right") - 1
-        inside = (index >= 0) & (times < self.end[np.maximum(index, 0)])
-        return np.where(inside, index, -1)
+        return find_range_at(self.start, self.end, times)
 
 
 def _mark_values(column: U8, wanted: Iterable[int]) -> Bool:

@@ -358,7 +358,7 @@ class GapFinder(HostActivities):
         marked: Bool = is_early & is_queued & (gaps.late_cause == IdleCause.QUEUED)
         marked &= gaps.duration > thresholds.PROMPT_START.value
         waits = self.sync_calls.intervals | self.blocking_copies.intervals
-        covered = waits.measure_before(gaps.end[marked]) - waits.measure_before(gaps.start[marked])
+        covered = waits.measure_within(gaps.start[marked], gaps.end[marked])
         marked[marked] = covered >= (1 - _EARLY_SHARE) * gaps.duration[marked]
         return marked
 
@@ -385,6 +385,6 @@ def _measure_activity(activity: ThreadActivity, start: I64, end: I64) -> I64:
     """Measure what a thread did in each range (ns), the rest as host code: int64[k, len(IdleCause)]."""
     time = np.zeros((len(start), _CAUSE_COUNT), dtype=np.int64, order="F")
     for cause, intervals in zip(ACTIVITY_CAUSES, activity, strict=True):
-        time[:, cause] = intervals.measure_before(end) - intervals.measure_before(start)
+        time[:, cause] = intervals.measure_within(start, end)
     time[:, IdleCause.HOST] = end - start - time.sum(axis=1)
     return time

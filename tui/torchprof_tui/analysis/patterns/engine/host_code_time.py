@@ -223,7 +223,7 @@ def _find_owners(view: ScopeView, main: MainThread, host: Intervals, time: int) 
     if not len(rows) or not host.total:
         return ()
     start = np.asarray(trace.start[rows])
-    covered = host.measure_before(start + trace.duration[rows]) - host.measure_before(start)
+    covered = host.measure_within(start, start + trace.duration[rows])
     rows, covered = rows[covered > 0], covered[covered > 0]
     own, parent = covered.copy(), np.asarray(trace.parent[rows])
     is_child = is_in(parent, rows)

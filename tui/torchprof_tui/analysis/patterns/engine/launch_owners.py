@@ -6,6 +6,7 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.time.intervals import find_range_at
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, is_in, number_distinct, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -81,7 +82,6 @@ def find_owner_ops(tables: TraceTables, calls: I64) -> I64:
         of_thread = outermost.select(thread_of_op == thread)
         waiting = np.flatnonzero((owner < 0) & (thread_of_call == thread))
         start = np.asarray(trace.start[calls[waiting]])
-        index = of_thread.start.searchsorted(start, side="right") - 1
-        inside = (index >= 0) & (start < of_thread.end[np.maximum(index, 0)]) if len(of_thread) else index >= 0
-        owner[waiting[inside]] = of_thread.row[index[inside]]
+        index = find_range_at(of_thread.start, of_thread.end, start)
+        owner[waiting[index >= 0]] = of_thread.row[index[index >= 0]]
     return owner

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from torchprof_tui.analysis.throughput.op_inputs import OpInputs, parse_inputs
 from torchprof_tui.trace.core.arrays import I64, U8
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
+
+T = TypeVar("T")
 
 _LETTERS = {
     "M": "matmul bmm baddbmm einsum",
@@ -105,23 +108,25 @@ def number_parts(tables: TraceTables, ops: EventTable, *marks: I64) -> I64:
 
 def read_dims(trace: Trace, rows: I64) -> list[object]:
     """Read the shapes of the inputs of ops as they were recorded: one for each row, None where they were not."""
-    found: list[object] = [None] * len(rows)
-    try:
-        for index, entry in read_entries(trace, rows):
-            args = entry.get("args")
-            found[index] = args.get("Input Dims") if isinstance(args, dict) else None
-    except (OSError, LookupError, RecursionError):  # a file that is gone, or args too deep: nothing is known
-        return [None] * len(rows)
-    return found
+    return _read_args(trace, rows, lambda args: args.get("Input Dims"))
 
 
 def read_inputs(trace: Trace, rows: I64) -> list[OpInputs | None]:
     """Read the inputs of ops, each chunk of the file once: one for each row, None where they were not recorded."""
-    found: list[OpInputs | None] = [None] * len(rows)
+    return _read_args(trace, rows, parse_inputs)
+
+
+def _read_args(trace: Trace, rows: I64, parse: Callable[[dict[str, Any]], T]) -> list[T | None]:
+    found: list[T | None] = [None] * len(rows)
     try:
         for index, entry in read_entries(trace, rows):
             args = entry.get("args")
-            found[index] = parse_inputs(args) if isinstance(args, dict) else None
-    except (OSError, LookupError, ValueError):
+            found[index] = parse(args) if isinstance(args, dict) else None
+    except (
+        OSError,
+        LookupError,
+        RecursionError,
+        ValueError,
+    ):  # gone, or args too deep
         return [None] * len(rows)
     return found

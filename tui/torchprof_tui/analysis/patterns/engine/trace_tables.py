@@ -346,9 +346,13 @@ class TraceTables:
     @cached_property
     def launch_step(self) -> I64:
         """int64[work]: the index of the step in which each piece of work was launched, -1 for none or no launch."""
+        return self.steps.index_at(self.launch_start)
+
+    @cached_property
+    def launch_start(self) -> I64:
+        """int64[work]: when the launch of each piece of work began, ns, the smallest number where it is unknown."""
         launch = self.work.launch
-        launch_start = np.where(launch >= 0, self.trace.start[np.maximum(launch, 0)], np.iinfo(np.int64).min)
-        return self.steps.index_at(launch_start)
+        return np.where(launch >= 0, self.trace.start[np.maximum(launch, 0)], np.iinfo(np.int64).min)
 
     @cached_property
     def launch_group(self) -> I64:

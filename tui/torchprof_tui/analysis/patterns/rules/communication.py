@@ -210,7 +210,7 @@ def fsdp_prefetch(view: ScopeView) -> Answer:
     transferring = exposed
     if tables.rank_context is not None:
         transferring = exposed - tables.rank_context.arrivals.wait_intervals(tables.rank_context.rank_index)
-    transfer = transferring.measure_before(gathers.end) - transferring.measure_before(gathers.start)
+    transfer = transferring.measure_within(gathers.start, gathers.end)
     if tables.rank_context is None:
         transfer = np.minimum(transfer, bound_transfer(tables, gathers.row))
     at_stake = min(int(transfer.sum()), exposed.total)

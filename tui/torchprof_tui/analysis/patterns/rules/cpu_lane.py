@@ -95,7 +95,7 @@ def find_dead_windows(tables: TraceTables) -> tuple[EventTable, F64, I64] | None
     has_inner &= ~is_in(ranges.row, tables.match_names(DATA_LOADER_REGEX).row)  # it waits for its workers
     annotations, first_start = ranges.select(has_inner), first_start[has_inner]
     profiler = tables.overhead_intervals
-    profiled = profiler.measure_before(first_start) - profiler.measure_before(annotations.start)
+    profiled = profiler.measure_within(annotations.start, first_start)
     delays = first_start - annotations.start - profiled
     counts = np.bincount(annotations.name) if len(annotations) else np.zeros(1, np.int64)
     if counts.max() < 1 + thresholds.MIN_OTHERS.value:
@@ -194,7 +194,7 @@ def _measure_idle_excess(view: ScopeView, steps: StepTable) -> int:
     devices, idle = view.tables.devices, (steps.end - steps.start).astype(np.int64)
     for device in devices:
         times = view.tables.busy_intervals[device]
-        idle -= (times.measure_before(steps.end) - times.measure_before(steps.start)) // len(devices)
+        idle -= times.measure_within(steps.start, steps.end) // len(devices)
     return int(idle[0] - find_median(idle[1:])) if devices else 0
 
 
@@ -202,7 +202,7 @@ def _is_hidden(view: ScopeView, steps: StepTable, excess: int) -> bool:
     """Return whether the GPU is behind: the first step's work takes it longer than the step, and it is hardly idle."""
     work, devices = view.tables.work, view.tables.devices
     t0, t1 = int(steps.start[0]), int(steps.end[0])
-    launched = (work.launch >= 0) & (steps.index_at(view.trace.start[np.maximum(work.launch, 0)]) == 0)
+    launched = steps.index_at(view.tables.launch_start) == 0
     busy = sum(view.tables.busy_intervals[device].measure_between(t0, t1) for device in devices)
     idle = (t1 - t0) * len(devices) - busy
     is_behind = int(work.events.duration[launched].sum()) > (t1 - t0) * len(devices)
@@ -254,10 +254,9 @@ def _find_occupancy_queries(view: ScopeView) -> tuple[Bool, EventTable]:
         order = order[op_of_query[order] >= 0]
         ops, first_index = np.unique(op_of_query[order], return_index=True)
         first_query_start = queries.start[order][first_index]  # the first query of each op
-        launch_op, launch = view.inner_op, view.work.launch
-        index = np.minimum(ops.searchsorted(launch_op), len(ops) - 1)
-        launch_start = view.trace.start[np.maximum(launch, 0)]
-        after_query = (ops[index] == launch_op) & (launch >= 0) & (launch_start >= first_query_start[index])
+        index = np.minimum(ops.searchsorted(view.inner_op), len(ops) - 1)
+        launch_start = tables.launch_start[view.work_in_scope]
+        after_query = (ops[index] == view.inner_op) & (launch_start >= first_query_start[index])
     return after_query, view.select_in_scope(queries)
 
 

@@ -425,7 +425,7 @@ def scheduler_bound(view: ScopeView) -> Answer:
     reading = gpu_waits.find_waiting_times(
         view, waits, view.tables.outermost_ancestor(waits.row, view.tables.is_dispatcher_op)
     )
-    time = reading.measure_before(pause_start + serving.pause) - reading.measure_before(pause_start)
+    time = reading.measure_within(pause_start, pause_start + serving.pause)
     length = np.minimum(serving.pause, np.maximum(serving.gap_idle, 0)) - time
     is_unknown = (serving.gap == UNKNOWN) | (serving.gap_idle == UNKNOWN)
     idle = np.where(is_unknown, -1, np.maximum(length, 0))

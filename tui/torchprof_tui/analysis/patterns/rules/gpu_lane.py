@@ -20,6 +20,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS, NOTHING_HERE
 from torchprof_tui.analysis.patterns.rules.cpu_lane import device_copy_mask
 from torchprof_tui.analysis.patterns.rules.serving import find_generation_steps
+from torchprof_tui.analysis.time.intervals import find_range_at
 from torchprof_tui.analysis.words.dictionary import explain
 from torchprof_tui.trace.core.arrays import I64, find_median, find_percentiles
 from torchprof_tui.trace.core.time_format import format_duration
@@ -134,7 +135,7 @@ def kernel_variance(view: ScopeView) -> Answer:
     candidates = np.flatnonzero(
         (run_count >= thresholds.VARIANCE_MIN_RUNS.value) & (time >= thresholds.VARIANCE_SHARE.value * total)
     )
-    launch = view.tables.work.launch[view.work_in_scope][is_whole_kernel].astype(np.int64)
+    launch_start = view.tables.launch_start[view.work_in_scope][is_whole_kernel]
     op = view.inner_op[is_whole_kernel]
     undecided, explained = 0, []
     member_indices = np.empty(0, np.int64)
@@ -143,7 +144,7 @@ def kernel_variance(view: ScopeView) -> Answer:
         spread = _measure_spread(runs.duration[members], step[members])
         if spread is not None and spread < thresholds.VARIANCE_RATIO.value:
             continue
-        groups = _split_by_inputs(view, op[members], launch[members], reads_shapes=rank < _MAX_KERNELS_READ)
+        groups = _split_by_inputs(view, op[members], launch_start[members], reads_shapes=rank < _MAX_KERNELS_READ)
         spreads = [
             _measure_spread(runs.duration[members[same]], step[members[same]])
             for same in groups
@@ -181,18 +182,14 @@ _MAX_KERNELS_READ, _MAX_RUNS_READ = 16, 2_000
 """Kernels that vary whose input shapes are read from the file, those with most time, and the runs of one at most."""
 
 
-def _split_by_inputs(view: ScopeView, op: I64, launch: I64, reads_shapes: bool) -> list[I64]:
+def _split_by_inputs(view: ScopeView, op: I64, launch_start: I64, reads_shapes: bool) -> list[I64]:
     """Split runs of one kernel by what they work on: prefill or decode, and the input shapes of the ops behind them.
 
     Returns indices of the runs, int64[k] each, the group with most runs first. What was not recorded splits nothing.
     """
     steps = view.tables.compute_once(find_generation_steps)
-    kind = np.full(len(op), -1, np.int64)
-    if len(steps):
-        launch_start = np.asarray(view.trace.start[np.maximum(launch, 0)])
-        index = np.maximum(np.searchsorted(steps.start, launch_start, side="right") - 1, 0)
-        inside = (launch >= 0) & (steps.start[index] <= launch_start) & (launch_start < steps.end[index])
-        kind[inside] = steps.kind[index[inside]]
+    index = find_range_at(steps.start, steps.end, launch_start)
+    kind = np.where(index >= 0, steps.kind[index], -1) if len(steps) else index
     shapes = [""] * len(op)
     has_op = np.flatnonzero(op >= 0)
     if reads_shapes and len(has_op) <= _MAX_RUNS_READ:

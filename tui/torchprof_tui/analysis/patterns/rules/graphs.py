@@ -14,6 +14,7 @@ from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS
 from torchprof_tui.analysis.patterns.rules import serving
 from torchprof_tui.analysis.patterns.rules.torch_compile import AOT_PROLOGUE_REGEX, CACHE_LOOKUP_REGEX, PREGRAPH_REGEX
 from torchprof_tui.analysis.serving.serving_steps import UNKNOWN, NotGraphed, StepKind
+from torchprof_tui.analysis.time.intervals import find_range_at
 from torchprof_tui.trace.core.arrays import I64, Bool, find_median, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -185,10 +186,8 @@ def _group_by_graph(tables: TraceTables, steps: serving.GenerationSteps) -> I64:
     pieces = np.flatnonzero(is_in(work.launch, launches.row))
     if not len(steps) or not len(pieces):
         return group
-    launch_start = np.asarray(tables.trace.start[work.launch[pieces]])
-    step = np.maximum(steps.start.searchsorted(launch_start, side="right") - 1, 0)
-    inside = (launch_start >= steps.start[step]) & (launch_start < steps.end[step])
-    pieces, step = pieces[inside], step[inside]
+    step = find_range_at(steps.start, steps.end, tables.launch_start[pieces])
+    pieces, step = pieces[step >= 0], step[step >= 0]
     # Work is sorted by start; a graph's pieces on several streams may change their order, so the key has none.
     order = np.lexsort((tables.launch_group[pieces], step))
     codes, step = tables.launch_group[pieces][order], step[order]
@@ -239,11 +238,9 @@ def graph_padding(view: ScopeView) -> Answer:
     rows = serving.step_events(view, steps, padded).row
     # The GPU time of kernels launched in these steps, without matrix products.
     work = tables.work
-    is_other = (work.kind == Kind.KERNEL) & (work.launch >= 0) & ~work.class_mask(KernelClass.GEMM)
-    launch_start = np.asarray(tables.trace.start[work.launch[is_other]])
-    step = steps.start.searchsorted(launch_start, side="right") - 1
-    inside = is_in(step, replaying[known]) & (launch_start < steps.end[np.maximum(step, 0)])
-    time = int(work.events.duration[is_other][inside].sum())
+    is_other = (work.kind == Kind.KERNEL) & ~work.class_mask(KernelClass.GEMM)
+    inside = is_in(find_range_at(steps.start, steps.end, tables.launch_start), replaying[known])
+    time = int(work.events.duration[is_other & inside].sum())
     seen = f"{text}; such as {batch[largest]} in a graph for {captured[largest]} or more"
     action = "capture graphs for more sizes, so that batches are padded less; or fill the batches"
     remedy = Remedy(action, _CAPTURE_SIZES.get(steps.engine, ""))

@@ -168,7 +168,7 @@ def exposed_comm(view: ScopeView) -> Answer:
     for device, intervals in exposed.items():
         on_device = collective_device == device
         start, end = collectives.start[on_device], collectives.end[on_device]
-        exposed_per_collective[on_device] = intervals.measure_before(end) - intervals.measure_before(start)
+        exposed_per_collective[on_device] = intervals.measure_within(start, end)
     total_time = view.time_in_window(tables.collective_intervals) // len(tables.devices)
     reduces = communication.describe_unbucketed_reduces(view, communication.build_card_of_view(view))
     sections = list(view.compute_once(communication.find_reduce_sections).values()) if reduces else []

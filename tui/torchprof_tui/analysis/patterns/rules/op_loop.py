@@ -60,13 +60,12 @@ def find_tandem_repeats(values: I64, min_rounds: int, max_period: int) -> Tandem
     is left of it. For a period p, a run of l indices i with values[i] = values[i + p] is a repeat of (l + p) // p
     rounds.
     """
-    parts = [_find_runs(values, period, min_rounds) for period in range(1, max_period + 1)]
-    start, stop, period = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    start, stop, period = find_repeats(values, min_rounds, max_period)
     is_free = np.ones(len(values), dtype=np.bool_)
     kept: list[tuple[int, int, int]] = []
     for index in np.lexsort((period, start - stop)).tolist():
         step = int(period[index])
-        for first, last in _find_stretches(is_free[start[index] : stop[index]]) + start[index]:
+        for first, last in find_stretches(is_free[start[index] : stop[index]]) + start[index]:
             rounds = int(last - first) // step
             if rounds >= min_rounds:
                 is_free[first : first + rounds * step] = False
@@ -75,15 +74,18 @@ def find_tandem_repeats(values: I64, min_rounds: int, max_period: int) -> Tandem
     return TandemRepeats(columns[:, 0], columns[:, 1], columns[:, 2])
 
 
-def _find_runs(values: I64, period: int, min_rounds: int) -> tuple[I64, I64, I64]:
-    """Find the repeats of one period: (start, stop, period), int64[k] each; the last round may not be whole."""
-    stretches = _find_stretches(values[:-period] == values[period:])
-    start, stop = stretches[:, 0], stretches[:, 1] + period
-    is_long = stop - start >= min_rounds * period
-    return start[is_long], stop[is_long], np.full(int(is_long.sum()), period, dtype=np.int64)
+def find_repeats(values: I64, min_rounds: int, max_period: int) -> tuple[I64, I64, I64]:
+    """Find the repeats of each period: (start, stop, period), int64[k] each; they may overlap or end within a round."""
+    found: list[tuple[I64, I64, I64]] = []
+    for period in range(1, max_period + 1):
+        start, last = find_stretches(values[:-period] == values[period:]).T
+        is_long = last + period - start >= min_rounds * period
+        found.append((start[is_long], last[is_long] + period, np.full(int(is_long.sum()), period)))
+    starts, stops, periods = (np.concatenate(columns) for columns in zip(*found, strict=True))
+    return starts, stops, periods
 
 
-def _find_stretches(mask: Bool) -> I64:
+def find_stretches(mask: Bool) -> I64:
     """Find where a mask is true: (start, stop) of each stretch, int64[k, 2]."""
     padded = np.concatenate([[False], mask, [False]])
     return np.flatnonzero(padded[1:] != padded[:-1]).reshape(-1, 2).astype(np.int64)
@@ -204,7 +206,7 @@ def _measure_loops(view: ScopeView, loops: OpLoops) -> tuple[I64, F64, I64]:
     idle = time.astype(np.float64)
     for device in tables.devices:
         busy = tables.busy_intervals[device]
-        idle -= (busy.measure_before(end) - busy.measure_before(start)) / len(tables.devices)
+        idle -= busy.measure_within(start, end) / len(tables.devices)
     count = len(loops.group_names)
     time_of_group = np.bincount(loops.group, weights=time, minlength=count)
     idle_of_group = np.bincount(loops.group, weights=idle, minlength=count)

@@ -79,6 +79,6 @@ def _find_ops_around(ops: EventTable, start: I64, end: I64) -> tuple[I64, I64]:
 
 def _lie_in(times: Intervals, pauses: HostPauses) -> Bool:
     """Return which pauses lie in these times for most of their length: bool[k]."""
-    inside = times.measure_before(pauses.end) - times.measure_before(pauses.start)
+    inside = times.measure_within(pauses.start, pauses.end)
     mostly: Bool = 2 * inside > pauses.end - pauses.start
     return mostly

@@ -23,6 +23,7 @@ from torchprof_tui.analysis.patterns.rules.op_loop import find_experts
 from torchprof_tui.analysis.patterns.rules.optimizer import FUSED_OPTIMIZERS, choose_optimizer_remedy
 from torchprof_tui.analysis.patterns.rules.serving import find_token_loop
 from torchprof_tui.analysis.search.name_search import match_names
+from torchprof_tui.analysis.time.intervals import find_range_at
 from torchprof_tui.trace.core.arrays import sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -244,10 +245,9 @@ def choose_call_count_remedy(view: ScopeView, calls: EventTable) -> Remedy | Non
     steps = tables.match_names(OPTIMIZER_STEP_REGEX)
     if len(steps) and tables.practices.optimizer_kind is not OptimizerKind.FUSED:
         steps = steps.select(np.argsort(steps.start, kind="stable"))
-        last_step = steps.start.searchsorted(calls.start, side="right") - 1
-        is_inside = (last_step >= 0) & (calls.start < steps.end[np.maximum(last_step, 0)])
-        if int(is_inside.sum()) * 2 > len(calls):
-            step_name = tables.name(int(steps.row[last_step[is_inside][0]]))
+        step = find_range_at(steps.start, steps.end, calls.start)
+        if int((step >= 0).sum()) * 2 > len(calls):
+            step_name = tables.name(int(steps.row[step[step >= 0][0]]))
             return choose_optimizer_remedy(step_name, tables.practices.optimizer_kind)
     if not len(tables.work):
         return Remedy("call it once on a whole tensor, not once for each element or slice, or compile the region")

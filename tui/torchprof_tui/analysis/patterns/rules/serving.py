@@ -18,7 +18,7 @@ from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.conversions import find_attentions
 from torchprof_tui.analysis.serving.measure_steps import get_serving_steps
 from torchprof_tui.analysis.serving.serving_steps import KINDS, UNKNOWN, ServingSteps, StepKind
-from torchprof_tui.analysis.time.intervals import union
+from torchprof_tui.analysis.time.intervals import find_range_at, union
 from torchprof_tui.trace.core.arrays import I64, U8, Bool, find_median, is_in
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -71,8 +71,8 @@ def find_token_loop(tables: TraceTables) -> TokenLoop:
     cache_updates = _count_starts(tables.match_names(_CACHE_REGEX, Kind.OP).start, loop.start, loop.end)
     # Each iteration's share of kernels, by name, that it has in common with the median one.
     launch_start, _, name = _find_kernels(tables)
-    iteration = loop.start.searchsorted(launch_start, side="right") - 1
-    inside = (iteration >= 0) & (launch_start < loop.end[np.maximum(iteration, 0)])
+    iteration = find_range_at(loop.start, loop.end, launch_start)
+    inside = iteration >= 0
     distinct, column = np.unique(name[inside], return_inverse=True)
     counts = np.zeros((len(loop), len(distinct)), np.int32)
     np.add.at(counts, (iteration[inside], column), 1)
@@ -152,8 +152,7 @@ def _describe_phases(view: ScopeView, phases: EventTable) -> str:
     for phase in sorted({name for name, _ in parsed}):
         chosen = phases.select(np.array([name == phase for name, _ in parsed]))
         sequences = [count for name, count in parsed if name == phase and count]
-        index = np.searchsorted(chosen.start, launch_start, side="right") - 1
-        inside = (index >= 0) & (launch_start < chosen.end[np.maximum(index, 0)])
+        inside = find_range_at(chosen.start, chosen.end, launch_start) >= 0
         kernels = int(inside.sum())
         graph_share = float((inside & in_graph).sum()) / kernels if kernels else 0.0
         of_sequences = f" of {int(find_median(sequences))} sequences" if sequences else ""
@@ -331,14 +330,11 @@ def _from_marks(tables: TraceTables, row: I64, start: I64, end: I64, kinds: list
     """Measure steps that say their kind alone: by start, on one thread, none inside another."""
     size = len(row)
     work = tables.work
-    linked = np.flatnonzero(work.launch >= 0)
-    launch = work.launch[linked].astype(np.int64)
-    launch_start = np.asarray(tables.trace.start[launch])
-    step = start.searchsorted(launch_start, side="right") - 1
-    inside = (step >= 0) & (launch_start < end[np.maximum(step, 0)]) if size else np.zeros(len(launch), np.bool_)
-    linked, launch, step = linked[inside], launch[inside], step[inside]
+    step = find_range_at(start, end, tables.launch_start)
+    linked = np.flatnonzero((step >= 0) & (work.launch >= 0))
+    step = step[linked]
     is_kernel = work.kind_mask(Kind.KERNEL, Kind.COLLECTIVE)[linked]
-    in_graph = is_kernel & is_in(launch, tables.practices.graph_launches.row)
+    in_graph = is_kernel & is_in(work.launch[linked], tables.practices.graph_launches.row)
     completion = end.copy()
     np.maximum.at(completion, step, work.events.end[linked])
     before = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, completion))[:-1]

@@ -11,6 +11,7 @@ from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Section, register_notice, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CPU, NO_LINKS, NOTHING_HERE
+from torchprof_tui.analysis.patterns.rules.op_loop import find_repeats
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_call_count_remedy, choose_cpu_remedy
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union, unite
 from torchprof_tui.analysis.words.dictionary import explain
@@ -35,19 +36,9 @@ def find_loops_around(view: ScopeView, calls: EventTable, min_calls: int) -> Int
     is_op = np.asarray(trace.kind) == Kind.OP
     ops = ops.select(view.tables.outermost_ancestor(ops.row, is_op) < 0)
     values = ops.name.astype(np.int64) + np.asarray(trace.lane[ops.row]).astype(np.int64) * len(trace.names)
-    # Mark the values of groups that follow themselves often enough: for a period p, l values in a row that equal the
-    # one p later make (l + p) / p rounds.
-    change = np.zeros(len(values) + 1, dtype=np.int64)
-    for period in range(1, _MAX_PERIOD + 1):
-        is_same = np.concatenate([[False], values[:-period] == values[period:], [False]])
-        edges = np.flatnonzero(is_same[1:] != is_same[:-1])
-        start, length = edges[::2], edges[1::2] - edges[::2]
-        is_long = length >= (_MIN_ROUNDS - 1) * period
-        np.add.at(change, start[is_long], 1)
-        np.add.at(change, (start + length)[is_long] + period, -1)
-    is_looping = np.cumsum(change[:-1]) > 0
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], is_looping, [False]]).astype(np.int8)))
-    first, last = edges[::2], edges[1::2] - 1
+    start, stop, _ = find_repeats(values, _MIN_ROUNDS, _MAX_PERIOD)
+    loops = union(start, stop)
+    first, last = loops.starts, loops.ends - 1
     index = np.sort(ops.row.searchsorted(calls.row, side="right") - 1)
     count = index.searchsorted(last, side="right") - index.searchsorted(first)
     first, last = first[count >= min_calls], last[count >= min_calls]

@@ -63,7 +63,7 @@ def find_cold_calls(tables: TraceTables) -> EventTable:
     busy = np.zeros(len(calls), dtype=np.int64)
     for device in tables.devices:
         intervals = tables.busy_intervals[device]
-        busy = np.maximum(busy, intervals.measure_before(calls.end) - intervals.measure_before(calls.start))
+        busy = np.maximum(busy, intervals.measure_within(calls.start, calls.end))
     calls = calls.select(busy < thresholds.COLD_CALL_BUSY_SHARE.value * calls.duration)
     return calls.select(mark_first_calls(tables, calls))
 
@@ -135,9 +135,8 @@ class WarmingSteps:
 def find_warming_steps(tables: TraceTables) -> WarmingSteps:
     """Find the steps at the start that get faster one after the other; none if the GPU is behind all the while."""
     steps, overhead = tables.compute_once(find_comparable_steps), tables.overhead_intervals
-    durations = (
-        steps.end - steps.start - (overhead.measure_before(steps.end) - overhead.measure_before(steps.start))
-    ) * 1.0
+    length = steps.end - steps.start - overhead.measure_within(steps.start, steps.end)
+    durations = length.astype(np.float64)
     no_steps = WarmingSteps(0, durations, np.zeros(0, dtype=np.int64))
     if len(steps) < thresholds.WARMING_MIN_STEPS.value:
         return no_steps

@@ -152,7 +152,7 @@ def _divide_ops(view: ScopeView, rows: I64, op_time: Intervals) -> tuple[TimePar
     start = np.asarray(trace.start[rows])
     end = start + trace.duration[rows]
     # Self time inside the op time: what the op covers, less what its child ops cover.
-    covered = op_time.measure_before(end) - op_time.measure_before(start)
+    covered = op_time.measure_within(start, end)
     # A Python frame may lie between two ops.
     parent = view.tables.innermost_ancestor(rows, view.tables.mark_rows(rows))
     is_child = parent >= 0
