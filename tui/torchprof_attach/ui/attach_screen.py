@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import set_cell_size
 from textual.app import ComposeResult
 from textual.message import Message
 
@@ -17,6 +17,7 @@ from torchprof_attach.hang_watch import Dumped, HangWatch, choose_ranks
 from torchprof_attach.session import Job, Recorded, Session, Wish, find_same_iterations, name_output
 from torchprof_tui.trace.core.errors import format_error
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.ui.common.cell_text import fit_column
 from torchprof_tui.ui.common.child_screen import ListScreen
 from torchprof_tui.ui.common.guides import Guide
 from torchprof_tui.ui.common.keys import parse_hints, parse_keys
@@ -175,7 +176,7 @@ class AttachScreen(ListScreen):
         hosts = ", ".join(self.session.hosts)
         watch = "" if self._watch_seconds is None else f" · watching for hangs of {self._watch_seconds:g} s"
         self._title.show_state(f"attach {hosts}: {ready} of {len(self.jobs)} processes can be recorded{lost}{watch}")
-        self._show_detail()
+        self.handle_cursor_move()
         self.call_after_refresh(self._note_listed)
 
     def _note_listed(self) -> None:
@@ -185,15 +186,11 @@ class AttachScreen(ListScreen):
     def _cursor_job(self) -> Job | None:
         return self.jobs[self.rows.cursor] if self.rows.cursor < len(self.jobs) else None
 
-    def handle_cursor_move(self) -> None:
-        self._show_detail()
-
     def on_row_picked(self, message: RowPicked) -> None:
-        self._show_detail()
         if message.opened:
             self.action_record_one()
 
-    def _show_detail(self) -> None:
+    def handle_cursor_move(self) -> None:
         job = self._cursor_job
         if job is None:
             self._detail.lines = ()
@@ -221,7 +218,7 @@ class AttachScreen(ListScreen):
             UNKNOWN if job.gpu_load_share is None else format_share(job.gpu_load_share),
             UNKNOWN if job.gpu_memory_bytes is None else format_file_size(job.gpu_memory_bytes),
         )
-        line = "".join(_fit(clean(text), cells) for text, (_, cells) in zip(texts, COLUMNS, strict=True))
+        line = "".join(fit_column(clean(text), cells) for text, (_, cells) in zip(texts, COLUMNS, strict=True))
         style = palette.active if selected else palette.text if job.way else palette.muted
         return [(set_cell_size(f"{'▶' if selected else ' '} {line}{clean(job.command)}", width), style)]
 
@@ -239,15 +236,20 @@ class AttachScreen(ListScreen):
 
     def _record(self, jobs: list[Job]) -> None:
         job = self._cursor_job
-        if not self._is_listed:
-            self.show_message(NOT_LISTED)
-        elif self.is_recording:
-            self.show_message("a recording goes on; esc stops waiting for it")
-        elif job is not None and (not jobs or not jobs[0].way):
+        if self._is_busy():
+            return
+        if job is not None and (not jobs or not jobs[0].way):
             self._status.show_message(f"{job.label} cannot be recorded: {job.why}", is_warning=True)
         else:
             self.is_recording = True
             threading.Thread(target=self._run, args=(jobs,), name="attach record", daemon=True).start()
+
+    def _is_busy(self) -> bool:
+        """Return whether a key must not act on a job now, and say why."""
+        if self._is_listed and not self.is_recording:
+            return False
+        self.show_message("a recording goes on; esc stops waiting for it" if self._is_listed else NOT_LISTED)
+        return True
 
     def _run(self, jobs: list[Job]) -> None:
         """Record and say what happens. Runs on a thread."""
@@ -283,11 +285,7 @@ class AttachScreen(ListScreen):
 
     def action_take_dump(self) -> None:
         job = self._cursor_job
-        if not self._is_listed:
-            self.show_message(NOT_LISTED)
-        elif self.is_recording:
-            self.show_message("a recording goes on; esc stops waiting for it")
-        elif job is not None:
+        if not self._is_busy() and job is not None:
             ranks = [each for each in self.jobs if each.group == job.group and (each is job or not each.launcher)]
             self.is_recording = True
             threading.Thread(target=self._dump, args=(ranks, job.label), name="attach dump", daemon=True).start()
@@ -325,7 +323,3 @@ class AttachScreen(ListScreen):
             self.copy_text(self.rows.visible_text(self.rows.size.width) + "\n", "the list")
         elif job is not None:
             self.copy_text(f"torchprof-tui attach {job.pid} --steps {self._wish.steps}", f"the command for {job.label}")
-
-
-def _fit(text: str, cells: int) -> str:
-    return set_cell_size(text if cell_len(text) < cells else f"{set_cell_size(text, cells - 2)}…", cells)

@@ -19,7 +19,6 @@ from torchprof_tui.ui.common.painted_widget import (
     Lines,
     PaintedWidget,
     RowList,
-    RowPicked,
     TextRun,
     build_strip,
     wrap_text,
@@ -259,9 +258,6 @@ class HangScreen(ListScreen):
         count = len(self._lines) if self._is_stack_open else self.rows.count
         self._move_to(self.rows.cursor + count if last else self.rows.cursor - count)
 
-    def on_row_picked(self, message: RowPicked) -> None:
-        self.handle_cursor_move()
-
     def action_collective(self, distance: int) -> None:
         column = self.column + distance
         if not 0 <= column < len(self._numbers):
@@ -318,12 +314,6 @@ class HangScreen(ListScreen):
 
     def action_find(self) -> None:
         self._open_prompt(FIND, "a number", "")
-
-    def search(self, text: str) -> str:
-        return ""
-
-    def describe_found(self, text: str) -> str:
-        return ""
 
     def submit(self, text: str) -> str:
         """Go to a rank. Returns what is wrong with the text, else ""."""

@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rich.cells import cell_len, set_cell_size
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -20,13 +19,14 @@ from torchprof_try.trials import Trials, read_recorded_run
 from torchprof_tui.trace.core.errors import format_error
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.cell_text import fit_column
 from torchprof_tui.ui.common.child_screen import ListScreen, write_new_file
 from torchprof_tui.ui.common.compare_asked import CompareAsked
 from torchprof_tui.ui.common.comparison_request import ComparisonRequest
 from torchprof_tui.ui.common.guides import Guide
 from torchprof_tui.ui.common.keys import parse_hints, parse_keys
 from torchprof_tui.ui.common.name_display import clean, truncate
-from torchprof_tui.ui.common.painted_widget import LinesPanel, RowList, RowPicked, TextRun
+from torchprof_tui.ui.common.painted_widget import LinesPanel, RowList, TextRun
 from torchprof_tui.ui.common.status_line import StatusLine
 
 KEYS = parse_keys("""\
@@ -168,7 +168,7 @@ class TryScreen(ListScreen):
         if any(each.saved_low_share is not None for each in self._records):
             self._title.show_state(describe_best(message.tried))
         self._show_progress()
-        self._show_detail()
+        self.handle_cursor_move()
 
     def on_trials_ended(self, message: TrialsEnded) -> None:
         self.is_trying, self.problem = False, message.problem
@@ -206,12 +206,6 @@ class TryScreen(ListScreen):
         return [(truncate(line, width), style)]
 
     def handle_cursor_move(self) -> None:
-        self._show_detail()
-
-    def on_row_picked(self, message: RowPicked) -> None:
-        self._show_detail()
-
-    def _show_detail(self) -> None:
         record = self._cursor_record
         lines = []
         if record is not None:
@@ -246,21 +240,13 @@ class TryScreen(ListScreen):
         else:
             self._open_prompt(PATCH, "a new file", f"{record.name}.patch")
 
-    def search(self, text: str) -> str:
-        return ""
-
-    def describe_found(self, text: str) -> str:
-        return ""
-
     def submit(self, text: str) -> str:
         """Write the patch of the row. Returns why it was not written, else ""."""
         record = self._cursor_record
         if record is None:
             return "no row"
         formatters = {".patch": lambda: format_patches(self.tried, [record.name], self.trials.places)}
-        line, is_written = write_new_file(text, formatters, f"the patch of {record.name}")
-        self.show_message(line if is_written else "")
-        return "" if is_written else line
+        return self.report_written(*write_new_file(text, formatters, f"the patch of {record.name}"))
 
     # -- traces -------------------------------------------------------------------------------------------------
 
@@ -311,12 +297,8 @@ def _list_patch(record: TrialRemedy) -> list[str]:
 def _join(texts: Sequence[str], width: int) -> str:
     """Join the cells of a row in columns; the last one takes what is left, and is left out where little is."""
     sizes = CELLS if width >= WIDE_FROM else NARROW
-    cells = [_fit(text, sizes[title]) for title, text in zip(TITLES, texts, strict=True) if title in sizes]
+    cells = [fit_column(text, sizes[title]) for title, text in zip(TITLES, texts, strict=True) if title in sizes]
     return "".join(cells) + (texts[-1] if width >= WIDE_FROM else "")
-
-
-def _fit(text: str, cells: int) -> str:
-    return set_cell_size(text if cell_len(text) < cells else f"{set_cell_size(text, cells - 2)}…", cells)
 
 
 PROCESS_SECONDS = 60.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.cells import cell_len, get_character_cell_size
+from rich.cells import cell_len, get_character_cell_size, set_cell_size
 
 
 def truncate(text: str, width: int) -> str:
@@ -30,6 +30,11 @@ def truncate_start(text: str, width: int) -> str:
     if cell_len(text) <= width:
         return text
     return f"…{truncate(text[::-1], width)[:-1][::-1]}" if width > 0 else ""
+
+
+def fit_column(text: str, width: int) -> str:
+    """Cut or pad cleaned text to a column of `width` cells, the last one blank."""
+    return set_cell_size(text if cell_len(text) < width else f"{set_cell_size(text, width - 2)}…", width)
 
 
 def find_common_prefix(texts: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from torchprof_tui.ui.common.comparison_request import COMPARE, ComparisonReques
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.keys import EXPORT
-from torchprof_tui.ui.common.painted_widget import RowList, follow_theme
+from torchprof_tui.ui.common.painted_widget import RowList, RowPicked, follow_theme
 from torchprof_tui.ui.common.status_line import (
     Choice,
     Prompt,
@@ -189,6 +189,11 @@ class ListScreen(SearchScreen):
 
     def handle_cursor_move(self) -> None:
         """Handle a move of the cursor to another row."""
+
+    def on_row_picked(self, message: RowPicked) -> None:
+        """Handle a click, and a wheel that moved the cursor; textual calls this after the handler of a subclass."""
+        if not message.opened:
+            self.handle_cursor_move()
 
     def action_move(self, distance: int) -> None:
         self._move_to(self.rows.cursor + distance)

@@ -613,21 +613,18 @@ _TYPING = {binding.id for binding in _parse_verbs(ALSO_WHILE_TYPING)}
 
 def list_named_commands() -> dict[str, tuple[str, str]]:
     """Return (action, sentence) of what `:` of the lanes takes by name: those without a key, panels and screens."""
-    named = (
-        {"memory": ("", "")}
-        | {  # first, as in the hint of the prompt
-            key.keys[1:]: (key.action, key.description.partition(": ")[2]) for key in KEYLESS_COMMANDS
-        }
+    named, program = (
+        {key.keys[1:]: (key.action, key.description.partition(": ")[2]) for key in commands}
+        for commands in (KEYLESS_COMMANDS, PROGRAM_COMMANDS)
     )
     for binding in (*LANES, *PROGRAM):
         assert isinstance(binding, Binding)
         section, _, name = (binding.id or "").partition(".")
         if (name == "open" and section == "program") or (section in ("panels", "screens") and name not in _UNNAMED):
             namespace = "app." if section == "program" else ""
-            if name not in named or name == "memory":
-                named[name] = f"{namespace}{binding.action}", binding.tooltip
-    program = {key.keys[1:]: (key.action, key.description.partition(": ")[2]) for key in PROGRAM_COMMANDS}
-    return named | program | {"quit": ("app.quit", "quit")}
+            named.setdefault(name, (f"{namespace}{binding.action}", binding.tooltip))
+    # memory first, as in the hint of the prompt
+    return {"memory": named["memory"]} | named | program | {"quit": ("app.quit", "quit")}
 
 
 _UNNAMED = {"number", "down", "up", "rule"}

@@ -20,7 +20,7 @@ from torchprof_tui.analysis.words.dictionary import Word, find_event_word
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.child_screen import MAX_VIEWS, SEARCH_HINT, ListScreen, cycle
 from torchprof_tui.ui.common.name_display import clean, format_found
-from torchprof_tui.ui.common.painted_widget import HeaderPicked, RowList, RowPicked, TextRun, wrap_text
+from torchprof_tui.ui.common.painted_widget import HeaderPicked, RowList, TextRun, wrap_text
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.lanes.view_state import ViewState
@@ -423,9 +423,6 @@ class TableScreen(ListScreen):
             self.search("")
         else:
             self.dismiss(None)
-
-    def on_row_picked(self, message: RowPicked) -> None:
-        self.handle_cursor_move()
 
     def action_ask_filter(self) -> None:
         if self._has_rows():
