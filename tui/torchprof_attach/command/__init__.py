@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 from torchprof_attach.session import DEFAULT_STEPS, DEFAULT_TIMEOUT, OPTIONS, Wish
-from torchprof_tui.commands.common.options import Argument, AsJson, Number, Options, option
-from torchprof_tui.commands.open import Color, NoMouse, Theme
+from torchprof_tui.commands.common.options import Argument, AsJson, Number, ScreenOptions, option
 from torchprof_tui.trace.core.time_format import parse_time
 
 DEFAULT_KEEP = 5
 SECTION = "what is recorded, as far as the way takes it"
 
 
-class AttachOptions(Options):
+class AttachOptions(ScreenOptions):
     command_name = "attach"
     description = (
         "Record a job that is already running, without a restart: a list of the ranks of yours on this host and "
@@ -73,9 +72,6 @@ class AttachOptions(Options):
     flops: bool = option("record FLOPs", default=False, section=SECTION)
     modules: bool = option("record modules", default=False, section=SECTION)
     json: AsJson = False
-    theme: Theme = "dark"
-    color: Color = "auto"
-    no_mouse: NoMouse = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -43,7 +43,7 @@ def run(options: AttachOptions) -> int:
     shows_screen = not (options.list or options.records or options.json) and not find_terminal_problem()
     with SshConnections() as connections, Session(options.hosts or (LOCAL,)) as session:
         if shows_screen:
-            prepare_app(options.color)
+            prepare_app(options)
             # imports textual, which the text does not need
             screen = importlib.import_module("torchprof_attach.command.screen")
             status: int = screen.open_screen(options, session, connections)

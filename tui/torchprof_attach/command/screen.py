@@ -12,6 +12,7 @@ from torchprof_attach.session import Session
 from torchprof_attach.ui.attach_screen import AttachScreen
 from torchprof_tui.app import ListApp
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.terminal import run_app
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 
@@ -52,5 +53,4 @@ def open_screen(options: AttachOptions, session: Session, connections: SshConnec
         connections=connections,
         configuration=options.configuration,
     )
-    app.run_in_terminal(mouse=not options.no_mouse)
-    return app.return_code or 0
+    return run_app(app, options)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from torchprof_tui.commands.common.options import AsJson, Number, TraceOptions, option
-from torchprof_tui.commands.open import Color, NoMouse, Theme
+from torchprof_tui.commands.common.options import AsJson, Number, ScreenOptions, TraceOptions, option
 
 DEFAULT_ROWS = 10  # rows of each text table by default
 
 
-class FleetOptions(TraceOptions):
+class FleetOptions(ScreenOptions, TraceOptions):
     command_name = "fleet"
     description = (
         "Compare all ranks of a job: which host, GPU or rank is slow, which rank the others wait for, the step "
@@ -32,6 +31,3 @@ class FleetOptions(TraceOptions):
         default=DEFAULT_ROWS,
     )
     no_cache: bool = option("neither read nor keep sketches", default=False)
-    theme: Theme = "dark"
-    color: Color = "auto"
-    no_mouse: NoMouse = False

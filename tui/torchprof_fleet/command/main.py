@@ -44,7 +44,7 @@ def run(options: FleetOptions) -> int:
                 raise UsageError("--jobs is for this machine, --on for the workers of a cluster: leave one out")
             sketch_many = partial(sketch_on_cluster, address=options.on)
         if _shows_screen(options):
-            prepare_app(options.color)
+            prepare_app(options)
             # imports textual, which the text does not need
             screen = importlib.import_module("torchprof_fleet.command.screen")
             status: int = screen.open_screen(options, traces, lost, sketch_many, connections)

@@ -14,7 +14,7 @@ from torchprof_fleet.command.sketching import SketchMany, sketch_all
 from torchprof_fleet.ui.fleet_screen import FleetScreen
 from torchprof_fleet.ui.fleet_worker import FleetSource
 from torchprof_tui.app import ListApp
-from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.terminal import run_app
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 from torchprof_tui.trace.specs.address import ListedTrace
@@ -57,7 +57,4 @@ def open_screen(
         connections=connections,
         configuration=options.configuration,
     )
-    app.run_in_terminal(mouse=not options.no_mouse)
-    if app.failure:
-        raise UsageError(app.failure)
-    return app.return_code or 0
+    return run_app(app, options)

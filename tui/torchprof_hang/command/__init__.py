@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from torchprof_tui.commands.common.options import AsJson, Number, Options, option
-from torchprof_tui.commands.open import Color, NoMouse, Theme
+from torchprof_tui.commands.common.options import AsJson, Number, ScreenOptions, option
 
 DEFAULT_COLLECTIVES = 12  # collectives of each group that the answer has by default
 
 
-class HangOptions(Options):
+class HangOptions(ScreenOptions):
     command_name = "hang"
     description = (
         "Find which rank of a job that hangs did not come to a collective, and at which line. Reads what the job left: "
@@ -34,6 +33,3 @@ class HangOptions(Options):
         number=Number("a number from 1 on", 1, 99_999),
         default=DEFAULT_COLLECTIVES,
     )
-    theme: Theme = "dark"
-    color: Color = "auto"
-    no_mouse: NoMouse = False

@@ -31,7 +31,7 @@ def run(options: HangOptions) -> int:
     if options.json:
         print_answer(hang)
     elif sys.stdout.isatty() and not find_terminal_problem():
-        prepare_app(options.color)
+        prepare_app(options)
         # imports textual, which the text does not need
         status: int = importlib.import_module("torchprof_hang.command.screen").open_screen(options, evidence, hang)
         return status

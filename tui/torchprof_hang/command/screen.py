@@ -7,7 +7,7 @@ from torchprof_hang.answers import Hang
 from torchprof_hang.command import HangOptions
 from torchprof_hang.ui.hang_screen import HangScreen
 from torchprof_tui.app import ListApp
-from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.terminal import run_app
 
 
 def open_screen(options: HangOptions, evidence: Evidence, hang: Hang) -> int:
@@ -15,7 +15,4 @@ def open_screen(options: HangOptions, evidence: Evidence, hang: Hang) -> int:
     app = ListApp(
         HangScreen(evidence, hang), theme=options.theme, debug=options.debug, configuration=options.configuration
     )
-    app.run_in_terminal(mouse=not options.no_mouse)
-    if app.failure:
-        raise UsageError(app.failure)
-    return app.return_code or 0
+    return run_app(app, options)

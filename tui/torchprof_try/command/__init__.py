@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from torchprof_tui.commands.common.options import AsJson, Number, Options, option
-from torchprof_tui.commands.open import Color, NoMouse, Theme
+from torchprof_tui.commands.common.options import AsJson, Number, ScreenOptions, option
 
 INTERRUPTED_STATUS = 130  # exit status where the table is not full, because the user ended the trials
 LEAST_RUNS = 5  # the program as it is three times, a recording, and one remedy
@@ -11,7 +10,7 @@ LEAST_RUNS = 5  # the program as it is three times, a recording, and one remedy
 _STEPS = Number("a number from 2 on", 2, 99_999)
 
 
-class TryOptions(Options):
+class TryOptions(ScreenOptions):
     command_name = "try"
     description = (
         "Run a program as it is, then once with each remedy that its trace suggests and that needs no change of the "
@@ -56,6 +55,3 @@ class TryOptions(Options):
     json: AsJson = False
     markdown: bool = option("print the table as Markdown, for a pull request", default=False)
     text: bool = option("print the table when all is tried, also in a terminal", default=False)
-    theme: Theme = "dark"
-    color: Color = "auto"
-    no_mouse: NoMouse = False

@@ -26,7 +26,7 @@ def run(options: TryOptions) -> int:
         if is_printed or not sys.stdout.isatty() or find_terminal_problem():
             status = _run_in_terminal(trials)
         else:
-            prepare_app(options.color)
+            prepare_app(options)
             # imports textual, which the text does not need
             status = importlib.import_module("torchprof_try.command.screen").open_screen(options, trials)
         tried = build_tried(trials)

@@ -6,6 +6,7 @@ from torchprof_try.command import INTERRUPTED_STATUS, TryOptions
 from torchprof_try.trials import Trials
 from torchprof_try.ui.try_screen import TryScreen
 from torchprof_tui.app import ListApp
+from torchprof_tui.commands.common.terminal import run_app
 from torchprof_tui.trace.core.errors import TraceError
 
 
@@ -14,9 +15,9 @@ def open_screen(options: TryOptions, trials: Trials) -> int:
     screen = TryScreen(trials)
     app = ListApp(screen, theme=options.theme, debug=options.debug, configuration=options.configuration)
     try:
-        app.run_in_terminal(mouse=not options.no_mouse)
+        status = run_app(app, options)
     finally:
         screen.close_trials()
     if screen.problem:
         raise TraceError(screen.problem)
-    return app.return_code or (0 if trials.is_complete else INTERRUPTED_STATUS)
+    return status or (0 if trials.is_complete else INTERRUPTED_STATUS)

@@ -157,7 +157,9 @@ class Options:
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, kw_only=True)(cls)
         hints = get_type_hints(cls, include_extras=True)
-        found = {each.name: _find_argument(hints[each.name], each.metadata, each.default) for each in fields(cls)}
+        own = (*SHARED, *vars(cls).get("__annotations__", ()))
+        ordered = sorted(fields(cls), key=lambda each: each.name not in own)  # what is inherited comes last
+        found = {each.name: _find_argument(hints[each.name], each.metadata, each.default) for each in ordered}
         cls.arguments = {name: argument for name, argument in found.items() if argument is not None}
 
     def __post_init__(self) -> None:
@@ -228,6 +230,31 @@ class TraceOptions(Options):
         number=Number(f"a number from 1 to {MAX_JOBS}", 1, MAX_JOBS),
         default=None,
     )
+
+
+Theme = Annotated[Literal["dark", "light"], Argument()]
+
+
+class ScreenOptions(Options):
+    """What every command takes that shows a screen."""
+
+    theme: Theme = "dark"
+    color: Literal["auto", "truecolor", "256", "16", "none"] = option(
+        "colours of the terminal; over ssh auto may choose too few, because COLORTERM is not forwarded", default="auto"
+    )
+    pictures: Literal["auto", "kitty", "blocks"] | None = option(
+        "pictures where the terminal says that it draws them (kitty, ghostty), or characters everywhere", default=None
+    )
+    no_mouse: bool = option(
+        "do not use the mouse, so that the terminal can select text",
+        off_flag=("--mouse", "use the mouse where the configuration file says no"),
+        default=False,
+    )
+
+    def list_appearance(self) -> dict[str, Any]:
+        """Return the fields that another command with a screen takes over."""
+        names = ("theme", "color", "pictures", "no_mouse", "debug", "configuration")
+        return {name: getattr(self, name) for name in names}
 
 
 RANKS_HELP = "several files, a folder or a pattern: the ranks of one run"

@@ -7,25 +7,47 @@ from __future__ import annotations
 
 import gc
 import os
+from typing import TYPE_CHECKING
 
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.open import COLOR_SYSTEMS
+from torchprof_tui.commands.common.options import ScreenOptions
+from torchprof_tui.program.config_file import PICTURES_VARIABLE
+
+if TYPE_CHECKING:
+    from torchprof_tui.app import TorchprofApp
+
+COLOR_SYSTEMS = {"truecolor": "truecolor", "256": "256", "16": "standard"}
+"""Values of `--color` and textual's names for them; `none` is none of its systems."""
 
 LINE_TERMINALS = ("dumb", "unknown")  # values of TERM of terminals that cannot place the cursor
 
 
-def prepare_app(color: str) -> None:
+def prepare_app(options: ScreenOptions) -> None:
     """Prepare the import of the app: set the variables that textual reads then, and disable the cyclic collector.
 
     `--color` overrides NO_COLOR. Nothing allocated before the first frame is garbage; the app collects by its own
     policy.
     """
     gc.disable()
-    if color == "none":
+    if options.color == "none":
         os.environ["NO_COLOR"] = "1"
-    elif color != "auto":
+    elif options.color != "auto":
         os.environ.pop("NO_COLOR", None)
-        os.environ["TEXTUAL_COLOR_SYSTEM"] = COLOR_SYSTEMS[color]
+        os.environ["TEXTUAL_COLOR_SYSTEM"] = COLOR_SYSTEMS[options.color]
+    if options.pictures is not None:
+        os.environ[PICTURES_VARIABLE] = options.pictures
+
+
+def run_app(app: TorchprofApp, options: ScreenOptions) -> int:
+    """Run an app until the user leaves; return the exit status. Raises UsageError where its trace cannot be opened.
+
+    What was imported is excluded from collections: the first one would visit all of it right after a frame.
+    """
+    gc.freeze()
+    app.run(mouse=not options.no_mouse)
+    if app.failure:
+        raise UsageError(app.failure)
+    return app.return_code or 0
 
 
 def require_terminal(spec: str | None) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from torchprof_tui.commands.common.options import AsJson, NoCache, TraceOptions, option
-from torchprof_tui.commands.open import Color, NoMouse, Pictures, Theme
+from torchprof_tui.commands.common.options import AsJson, NoCache, ScreenOptions, TraceOptions, option
 
 
-class LearnOptions(TraceOptions):
+class LearnOptions(ScreenOptions, TraceOptions):
     description = (
         "Learn to read traces. A case is a sample and a few questions: what do you expect, look at it on the real "
         "screens, read what it is with the numbers of this trace. With a trace of yours, what `check` finds in it is "
@@ -23,7 +22,3 @@ class LearnOptions(TraceOptions):
     text: bool = option("print the questions, answers and explanations", exclusive="output", default=False)
     json: AsJson = False
     no_cache: NoCache = False
-    theme: Theme = "dark"
-    color: Color = "auto"
-    pictures: Pictures = None
-    no_mouse: NoMouse = False

@@ -57,8 +57,8 @@ def run(options: LearnOptions) -> int:
         else:
             _print_case(answer)
         return 0
-    appearance = {key: getattr(options, key) for key in ("no_cache", "theme", "color", "pictures", "no_mouse", "debug")}
-    opened = OpenOptions(trace=(spec,) if spec else (), configuration=options.configuration, **appearance)
+    trace = (spec,) if spec else ()
+    opened = OpenOptions(trace=trace, no_cache=options.no_cache, **options.list_appearance())
     return open_command.run(opened, learn=True, case=case)
 
 

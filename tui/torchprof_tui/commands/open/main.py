@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from torchprof_tui.commands.common import terminal
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.open import OpenOptions
-from torchprof_tui.program.config_file import PICTURES_VARIABLE
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
@@ -45,9 +44,7 @@ def run(
     if options.trace:
         meant = importlib.import_module(RESOLVE).resolve_specs(options.trace, list_folders=can_choose)
     terminal.require_terminal(None if meant is None else meant.path)
-    terminal.prepare_app(options.color)
-    if options.pictures is not None:
-        os.environ[PICTURES_VARIABLE] = options.pictures
+    terminal.prepare_app(options)
     start = "starting …" if meant is None else ""
     if meant is not None and os.path.exists(meant.path):  # else ssh may ask for a password on the same line
         start = f"opening {clean(os.path.basename(meant.path.rstrip('/')))} …"
@@ -83,13 +80,10 @@ def _run_app(options: OpenOptions, meant: ResolvedInput | None, connections: Ssh
             configuration=options.configuration,
             **then,
         )
-        app.run_in_terminal(mouse=not options.no_mouse)
+        return terminal.run_app(app, options)
     finally:
         if opening is not None:
             opening.cancel()
-    if app.failure:
-        raise UsageError(app.failure)
-    return app.return_code or 0
 
 
 def name_captures(opening: TraceOpener, names: Sequence[str]) -> None:

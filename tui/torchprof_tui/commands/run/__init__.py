@@ -6,8 +6,7 @@ import argparse
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
-from torchprof_tui.commands.common.options import Options, Undecided, option
-from torchprof_tui.commands.open import Color, NoMouse, Pictures, Theme
+from torchprof_tui.commands.common.options import ScreenOptions, Undecided, option
 from torchprof_tui.runs.recording_request import (
     DEFAULT_OUTPUT,
     OPTIONS,
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from torchprof_tui.program.settings import Configuration
 
 
-class RunOptions(Options):
+class RunOptions(ScreenOptions):
     """`recording`: what to record, as words for the recorder; `command`: what to run, with its own options."""
 
     recording: tuple[str, ...] = ()
@@ -44,10 +43,6 @@ class RunOptions(Options):
     )
     undecided: Undecided = None
     json: bool = option("print the result as one JSON document; opens nothing", default=False)
-    theme: Theme = "dark"
-    color: Color = "auto"
-    pictures: Pictures = None
-    no_mouse: NoMouse = False
     command: tuple[str, ...] = ()
 
     @classmethod

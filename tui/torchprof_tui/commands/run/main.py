@@ -243,10 +243,7 @@ def _open_explorer(result: RunResult, options: RunOptions) -> None:
     shown, recorded = len(result.traces_to_open), len(result.traces)
     if shown < recorded:
         _report(f"opening {shown} of {recorded} traces; the others are in {result.folder}")
-    appearance = {
-        name: getattr(options, name) for name in ("theme", "color", "pictures", "no_mouse", "debug", "configuration")
-    }
-    open_command.run(OpenOptions(trace=result.traces_to_open, **appearance))
+    open_command.run(OpenOptions(trace=result.traces_to_open, **options.list_appearance()))
 
 
 def _report(text: str) -> None:

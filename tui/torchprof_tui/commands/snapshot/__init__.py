@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from torchprof_tui.commands.common.options import PICTURE, Captures, NoCache, TraceOptions, option
-from torchprof_tui.commands.open import Theme
+from torchprof_tui.commands.common.options import PICTURE, Captures, NoCache, Theme, TraceOptions, option
 
 
 class SnapshotOptions(TraceOptions):

@@ -57,15 +57,6 @@ class GarbageCollectingApp(App[None]):
     def on_mount(self) -> None:
         asyncio.get_running_loop().set_default_executor(SeparateContextExecutor(thread_name_prefix="asyncio"))
 
-    def run_in_terminal(self, *, mouse: bool) -> int:
-        """Run until the user leaves; return the exit status.
-
-        What was imported is excluded from collections: the first one would visit all of it right after a frame.
-        """
-        gc.freeze()
-        self.run(mouse=mouse)
-        return self.return_code or 0
-
     def freeze_program(self) -> None:
         """Exclude all objects so far from collections, which would take ten times as long: they are the program's own.
 
