@@ -33,8 +33,6 @@ _REPLY = re.compile(r"\x1bP>\|([^\x1b]*)\x1b\\|\x1b_G([^\x1b]*)\x1b\\|\x1b\[6;(\
 _REPLY_PART = re.compile(r"\x1b(P(>(\|[^\x1b]*\x1b?)?)?|_(G[^\x1b]*\x1b?)?|\[(\?[\d;]*|6(;[\d;]*)?)?)?\Z")
 _KNOWN_NAME = re.compile(r"kitty\((?:0\.(?:2[89]|[3-9]\d|\d{3,})|[1-9]\d*\.)|ghostty\b", re.IGNORECASE)
 
-_ASKED_NAME, _ASKED_PICTURES, _ABLE, _UNABLE = range(4)
-
 ANSWER_SECONDS = 2.0  # after the question, part of an answer is held back for the rest of it
 HOLD_SECONDS = 0.3  # for so long: the first character of an answer may be an escape key
 
@@ -78,9 +76,8 @@ class TerminalGraphics:
         out: TextIO,
         fileno: int,
         call: Callable[[Callable[[], None]], None],
-        environment: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] = os.environ,
     ) -> None:
-        environment = os.environ if environment is None else environment
         self._out, self._fileno, self._call = out, fileno, call
         self._mode = environment.get(PICTURES_VARIABLE, "auto")
         term = environment.get("TERM", "")
@@ -93,21 +90,20 @@ class TerminalGraphics:
             and os.isatty(fileno)
             and importlib.util.find_spec("resvg_py") is not None
         )
-        self._name = self._answer = self._held = ""
+        self._question = self._name = self._answer = self._held = ""
         self._cell_answer = (0, 0)
-        self._state = _UNABLE
         self._asked_at = self._held_at = 0.0
         self._numbers = itertools.cycle(range(16, 256))  # colours of the palette that are the same everywhere
         self.sent: set[int] = set()
         self.widgets: WeakSet[Any] = WeakSet()
         self.is_paused, self.restarts = False, 0
         if may_ask:
-            self._ask(_ASKED_NAME, ASK_NAME)
+            self._ask(ASK_NAME)
 
     @property
     def cell(self) -> tuple[int, int] | None:
         """Measure a cell, whose size changes with the font: pixels; None where pictures are not drawn."""
-        if self._state != _ABLE or self.is_paused:
+        if self._question or self.is_paused or not self._answer.endswith(";OK"):
             return None
         try:
             rows, columns, width, height = struct.unpack("4H", fcntl.ioctl(self._fileno, termios.TIOCGWINSZ, bytes(8)))
@@ -116,13 +112,13 @@ class TerminalGraphics:
         size = (width // columns, height // rows) if width and height and columns and rows else self._cell_answer
         return size if all(size) else None
 
-    def _ask(self, state: int, question: str) -> None:
-        self._state, self._asked_at = state, time.monotonic()
+    def _ask(self, question: str) -> None:
+        self._question, self._asked_at = question, time.monotonic()
         self._write(question)
 
     def read(self, data: str) -> str:
         """Take the terminal's answers out of what was typed; called by the thread that reads input."""
-        if self._state not in (_ASKED_NAME, _ASKED_PICTURES):
+        if not self._question:
             held, self._held = self._held, ""
             return held + data
         data = _REPLY.sub(self._take, self._held + data)
@@ -144,10 +140,10 @@ class TerminalGraphics:
             self._answer = answer
         elif end is None:
             self._cell_answer = int(width), int(height)
-        elif self._state == _ASKED_NAME and (self._mode == "kitty" or _KNOWN_NAME.match(self._name)):
-            self._call(lambda: self._ask(_ASKED_PICTURES, ASK_PICTURES))
+        elif self._question == ASK_NAME and (self._mode == "kitty" or _KNOWN_NAME.match(self._name)):
+            self._call(lambda: self._ask(ASK_PICTURES))
         else:
-            self._state = _ABLE if self._answer.endswith(";OK") else _UNABLE
+            self._question = ""
             self._call(self.repaint)
         return ""
 
@@ -172,13 +168,11 @@ class TerminalGraphics:
         """Send a picture that covers these columns and rows. Returns its number, which is the colour of its cells."""
         number = next(number for number in self._numbers if number not in self.sent or len(self.sent) > MAX_PICTURES)
         data = binascii.b2a_base64(png, newline=False).decode()
-        keys, parts = f"a=T,U=1,i={number},f=100,c={columns},r={rows},q=2,", []
+        keys = f"a=T,U=1,i={number},f=100,c={columns},r={rows},q=2,"  # of the first part
         for start in range(0, len(data), CHUNK):
             has_more = int(start + CHUNK < len(data))
-            parts.append(f"\x1b_G{keys}m={has_more};{data[start : start + CHUNK]}\x1b\\")
-            keys = ""
+            self._write(f"\x1b_G{'' if start else keys}m={has_more};{data[start : start + CHUNK]}\x1b\\")
         self.sent.add(number)
-        self._write("".join(parts))
         return number
 
     def delete(self, number: int) -> None:

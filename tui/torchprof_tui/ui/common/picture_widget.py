@@ -20,6 +20,7 @@ from torchprof_tui.ui.common.terminal_driver import TerminalDriver, find_graphic
 
 if TYPE_CHECKING:
     from torchprof_tui.answers.pictures.svg import Canvas
+    from torchprof_tui.program.terminal_graphics import TerminalGraphics
 
     Draw = Callable[[Canvas], str]
 
@@ -55,14 +56,13 @@ class PictureWidget(PaintedWidget):
         self._drop_picture()
         if cell is not None:
             drawn = partial(_draw, draw, columns, rows, cell, self.palette)
-            self._picture_timer = self.set_timer(SETTLE_SECONDS, partial(self._make_picture, wanted, drawn))
+            make = partial(self._make_picture, graphics, wanted, drawn, columns, rows)
+            self._picture_timer = self.set_timer(SETTLE_SECONDS, make)
 
     @work(group="picture")
-    async def _make_picture(self, wanted: tuple[object, ...], draw: Callable[[], str]) -> None:
-        graphics, (_, columns, rows, *_) = find_graphics(self.app), wanted
-        assert graphics is not None
-        assert isinstance(columns, int)
-        assert isinstance(rows, int)
+    async def _make_picture(
+        self, graphics: TerminalGraphics, wanted: object, draw: Callable[[], str], columns: int, rows: int
+    ) -> None:
         try:
             png = await asyncio.to_thread(lambda: graphics.render(draw()))
         except (OSError, subprocess.SubprocessError):

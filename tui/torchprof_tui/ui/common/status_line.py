@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,7 +19,7 @@ from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.bindings import list_bindings, rename_hints
 from torchprof_tui.ui.common.cell_text import find_common_prefix, truncate, truncate_start
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip, wrap_text
-from torchprof_tui.ui.common.path_completions import list_completions
+from torchprof_tui.ui.common.path_completions import complete_path, type_text
 
 
 def format_copy_message(label: str) -> str:
@@ -256,27 +255,19 @@ class Prompt(Horizontal):
         """Type what all choices that begin with the text share, or the path; else take the next choice."""
         typed = self._input.value
         if self.purpose in PATH_PURPOSES and self._chosen < 0 and ("/" in typed or typed.startswith(("~", "."))):
-            self.run_worker(self._complete_path(typed), exclusive=True, group="complete")
+            self.run_worker(complete_path(self._input, only_traces=True), exclusive=True, group="complete")
             return
         starts = [choice.text for choice in self._found if choice.text.casefold().startswith(typed.casefold())]
         shared = find_common_prefix(starts)
         if self._chosen < 0 and len(shared) > len(typed):
-            self._input.value = shared
-            self._input.cursor_position = len(shared)
+            type_text(self._input, shared)
         else:
             self._choose(1)
-
-    async def _complete_path(self, typed: str) -> None:
-        completed = find_common_prefix(await asyncio.to_thread(list_completions, typed, only_traces=True))
-        if len(completed) > len(typed) and self._input.value == typed:
-            self._input.value = completed
-            self._input.cursor_position = len(completed)
 
     def _choose(self, distance: int) -> None:
         """Type the next (1) or previous (-1) of the found choices; before the first is what was typed."""
         self._chosen = (self._chosen + 1 + distance) % (len(self._found) + 1) - 1
-        self._input.value = self._draft if self._chosen < 0 else self._found[self._chosen].text
-        self._input.cursor_position = len(self._input.value)
+        type_text(self._input, self._draft if self._chosen < 0 else self._found[self._chosen].text)
         self._show_choices()
 
     def show_hint(self, text: str) -> None:
@@ -301,8 +292,7 @@ class Prompt(Horizontal):
             if distance > 0 and texts[:1] == [self._draft]:
                 self._recalled = 0  # it is shown already
         self._recalled = max(min(self._recalled + distance, len(texts) - 1), -1)
-        self._input.value = self._draft if self._recalled < 0 else texts[self._recalled]
-        self._input.cursor_position = len(self._input.value)
+        type_text(self._input, self._draft if self._recalled < 0 else texts[self._recalled])
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()

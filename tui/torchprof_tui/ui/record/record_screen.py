@@ -41,6 +41,7 @@ from torchprof_tui.ui.common.compare_asked import RunAsked
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_age
+from torchprof_tui.ui.common.path_completions import type_text
 from torchprof_tui.ui.record.foreign_request import describe_foreign_request, find_form_problem
 from torchprof_tui.ui.record.run_options import RunOptions
 
@@ -246,8 +247,7 @@ class RecordScreen(GuardedScreen[None]):
 
     def _set_command(self, text: str) -> None:
         field = self.query_one("#run-command", Input)
-        field.value = text
-        field.cursor_position = len(text)
+        type_text(field, text)
         self.set_focus(field)
 
     def action_start(self) -> None:

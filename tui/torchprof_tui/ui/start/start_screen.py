@@ -32,10 +32,10 @@ from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.specs.runs_by_name import RankRun, group_runs
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.bindings import style_hints
-from torchprof_tui.ui.common.cell_text import find_common_prefix, truncate
+from torchprof_tui.ui.common.cell_text import truncate
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.number_format import format_age, format_file_size
-from torchprof_tui.ui.common.path_completions import list_completions
+from torchprof_tui.ui.common.path_completions import complete_path, list_completions, type_text
 
 if TYPE_CHECKING:
     from torchprof_tui.ui.start.recent_traces import LocalTrace, RecentTrace
@@ -56,13 +56,7 @@ class PathInput(Input):
         )
 
     def action_complete(self) -> None:
-        self.run_worker(self._complete(self.value), exclusive=True, group="complete")
-
-    async def _complete(self, typed: str) -> None:
-        completions = await asyncio.to_thread(list_completions, typed)
-        if completions and self.value == typed:
-            self.value = find_common_prefix(completions)
-            self.cursor_position = len(self.value)
+        self.run_worker(complete_path(self), exclusive=True, group="complete")
 
 
 class _PathSuggester(Suggester):
@@ -343,8 +337,7 @@ class StartScreen(GuardedScreen[None]):
 
     def action_type_path(self, start: str) -> None:
         field = self.query_one(PathInput)
-        field.value = start
-        field.cursor_position = len(start)
+        type_text(field, start)
         self.set_focus(field)  # at once: the next key may be a slash, which would start anew
 
     def action_guide(self) -> None:
