@@ -19,9 +19,9 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.event_styles import ColorSupport, ThemeColors, build_palette
 from torchprof_tui.ui.common.help_screen import HelpScreen
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-from torchprof_tui.ui.memory.lifetime_rows import list_group_cells
 from torchprof_tui.ui.memory.memory_chart import RESERVED, Legend
 from torchprof_tui.ui.memory.memory_screen import MemoryScreen
+from torchprof_tui.ui.memory.memory_text import list_group_cells
 
 SAMPLE = "train_gpt_stack_memory"
 
@@ -85,7 +85,7 @@ async def test_what_is_alive_sums_to_the_curve_at_every_cell() -> None:
         await press(pilot, "w", "w", "d")
         shown, view = memory.device, memory.viewport
         assert shown is not None
-        device, sums = shown.history, memory.chart.sums
+        device, sums = shown.history, memory.chart.measure(view)[0]
         assert len(sums) == view.width
         for cell in range(view.width):
             inside = (device.memory.time >= view.time(cell)) & (device.memory.time < view.time(cell + 1))

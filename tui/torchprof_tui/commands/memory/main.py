@@ -12,7 +12,6 @@ from torchprof_tui.analysis.memory.findings.allocator_findings import find_snaps
 from torchprof_tui.analysis.memory.findings.lifetime_findings import list_memory_findings
 from torchprof_tui.analysis.memory.findings.memory_finding import MemoryFinding, format_size
 from torchprof_tui.analysis.memory.memory_history import (
-    UNACCOUNTED,
     DeviceHistory,
     GroupBy,
     MemoryGroup,
@@ -41,7 +40,14 @@ from torchprof_tui.commands.memory import DEFAULT_ROWS, MemoryOptions
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration, parse_time
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.number_format import format_share, format_value
+from torchprof_tui.ui.common.number_format import format_share
+from torchprof_tui.ui.memory.memory_text import (
+    NOT_SEEN,
+    format_bytes,
+    format_moment,
+    format_part,
+    list_group_cells,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -142,7 +148,6 @@ def _run_snapshot(options: MemoryOptions) -> int:
 
 
 MAX_TEXT_CELLS = 60
-NOT_SEEN = "–"
 
 
 def print_state(
@@ -163,15 +168,7 @@ def print_state(
     columns = (">bytes", ">share", ">number", ">since", ">until", "what")
     table = ConsoleTable(f"by {by.value}", *columns, max_text_cells=most)
     for group in groups[:limit]:
-        accounted = group.label != UNACCOUNTED
-        table.add_cells(
-            format_bytes(group.bytes),
-            format_share(group.bytes / state.allocated) if state.allocated else NOT_SEEN,
-            f"{len(group.lifetimes):,}" if len(group.lifetimes) else NOT_SEEN,
-            _format_moment(group.since, "before") if accounted else NOT_SEEN,
-            _format_moment(group.until, "end") if accounted else NOT_SEEN,
-            clean(group.label),
-        )
+        table.add_cells(*list_group_cells(group, state.allocated))
     console.print(table)
     _print_omitted(console, len(groups), limit, "groups")
     _print_allocations(console, device, state, limit)
@@ -179,16 +176,8 @@ def print_state(
     _print_notes(console, device, state, groups if by is GroupBy.CATEGORY else [])
 
 
-def format_bytes(size: int) -> str:
-    return format_value(size, "bytes")
-
-
 def _format_reserved(size: int) -> str:
     return "" if size == UNKNOWN_BYTES else f", {format_bytes(size)} reserved"
-
-
-def _format_moment(time: int | None, otherwise: str) -> str:
-    return otherwise if time is None else format_duration(time)
 
 
 def _print_omitted(console: Console, count: int, limit: int | None, what: str) -> None:
@@ -208,8 +197,8 @@ def _print_allocations(console: Console, device: DeviceHistory, state: MemorySta
     for row, lifetime in enumerate(shown.tolist()):
         table.add_cells(
             format_bytes(int(device.lifetimes.bytes[lifetime])),
-            _format_moment(device.since(lifetime), "before"),
-            _format_moment(device.until(lifetime), "end"),
+            format_moment(device.since(lifetime), "before"),
+            format_moment(device.until(lifetime), "end"),
             Category(int(device.category[lifetime])).label,
             Phase(int(device.phase[lifetime])).label,
             clean(op_names[op[row]]) or NOT_SEEN,
@@ -295,11 +284,10 @@ def print_snapshot(
     most = MAX_TEXT_CELLS if console.is_terminal else None
     table = ConsoleTable(f"by {by.value}", ">bytes", ">share", ">number", ">largest", by.value, max_text_cells=most)
     for group in groups[:limit]:
-        share = format_share(group.bytes / total) if total else NOT_SEEN
-        label = clean(group.label.replace("\n", " < "))
+        share, label = format_part(group.bytes, total), clean(group.label.replace("\n", " < "))
         table.add_cells(format_bytes(group.bytes), share, f"{group.count:,}", format_bytes(group.largest), label)
     if state is not None and state.older:
-        share = format_share(state.older / total) if total else NOT_SEEN
+        share = format_part(state.older, total)
         table.add_cells(format_bytes(state.older), share, NOT_SEEN, NOT_SEEN, "before the history begins")
     console.print(table)
     if limit is not None and len(groups) > limit:

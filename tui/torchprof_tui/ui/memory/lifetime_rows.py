@@ -7,18 +7,15 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 
 from torchprof_tui.analysis.memory.categories import Category
-from torchprof_tui.analysis.memory.memory_history import UNACCOUNTED, MemoryGroup
-from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.event_styles import ColorSupport, Palette
-from torchprof_tui.ui.common.name_display import DisplayNames, clean, truncate
-from torchprof_tui.ui.common.number_format import format_share, format_value
+from torchprof_tui.ui.common.name_display import DisplayNames, truncate
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.memory.memory_chart import LETTERS, band_kind
+from torchprof_tui.ui.memory.memory_text import format_bytes, format_moment
 from torchprof_tui.ui.memory.memory_worker import ShownDevice
 
-NOT_SEEN = "–"
 SIZE_CELLS, CATEGORY_CELLS, TIME_CELLS = 9, 10, 9
 WIDE_GUTTER = 58  # from this width the rows have columns for the begin and the end of the lifetime
 
@@ -43,7 +40,7 @@ class LifetimeRows:
     def format_text(self, lifetime: int, width: int) -> str:
         """Format the text of a row: size, category, op, and where there is room, since and until."""
         device = self._shown.history
-        size = format_value(int(device.lifetimes.bytes[lifetime]), "bytes").rjust(SIZE_CELLS)
+        size = format_bytes(int(device.lifetimes.bytes[lifetime])).rjust(SIZE_CELLS)
         category = truncate(Category(int(device.category[lifetime])).label, CATEGORY_CELLS).ljust(CATEGORY_CELLS)
         times = ""
         if width >= WIDE_GUTTER:
@@ -92,25 +89,7 @@ GROUP_HEADER = ("bytes", "share", "number", "since", "until")
 _GROUP_WIDTHS = (9, 6, 8, 9, 9)
 
 
-def list_group_cells(group: MemoryGroup, total: int) -> tuple[str, ...]:
-    """Format a group as `torchprof-tui memory` prints it: bytes, share, number, since, until, what."""
-    accounted = group.label != UNACCOUNTED
-    return (
-        format_value(group.bytes, "bytes"),
-        format_share(group.bytes / total) if total else NOT_SEEN,
-        f"{len(group.lifetimes):,}" if len(group.lifetimes) else NOT_SEEN,
-        format_moment(group.since, "before") if accounted else NOT_SEEN,
-        format_moment(group.until, "end") if accounted else NOT_SEEN,
-        clean(group.label),
-    )
-
-
 def format_cells(cells: Sequence[str], width: int, sizes: Sequence[int] = _GROUP_WIDTHS) -> str:
     """Join the cells of a row or of a header into one line: numbers of some sizes, then a text in what is left."""
     columns = " ".join(cell.rjust(size) for cell, size in zip(cells[:-1], sizes, strict=False))
     return f"{columns}  {truncate(cells[-1], max(width - cell_len(columns) - 2, 1))}"
-
-
-def format_moment(time: int | None, otherwise: str) -> str:
-    """Format a time of the trace, or what stands for one that is not recorded."""
-    return otherwise if time is None else format_duration(time)

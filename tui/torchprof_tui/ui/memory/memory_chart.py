@@ -57,6 +57,11 @@ def _boundary_style(low: Style, high: Style | None, blank: Style) -> Style:
     return Style(color=low.bgcolor, bgcolor=blank.bgcolor if high is None else high.bgcolor)
 
 
+def list_edges(view: Viewport) -> I64:
+    """List the times at the edges of the cells: int64[w + 1]."""
+    return np.array([view.time(cell) for cell in range(view.width + 1)], np.int64)
+
+
 class CurveChart(PictureWidget):
     """A curve over time, right of `_gutter_width` cells. The first line names the peak; a click posts `JumpAsked`.
 
@@ -169,24 +174,6 @@ class MemoryChart(CurveChart):
         if before != (shown, viewport, gutter_width) or is_moved:
             self.repaint()
 
-    @property
-    def sums(self) -> I64:
-        """Bytes by band of each cell: int64[w, bands], as they are drawn."""
-        shown, view = self._shown, self._viewport
-        if shown is None or view is None:
-            return np.zeros((0, len(BANDS)), np.int64)
-        return shown.totals.sum_at(self._find_positions(shown, view))
-
-    @staticmethod
-    def _find_positions(shown: ShownDevice, view: Viewport) -> I64:
-        cells = np.arange(view.width + 1, dtype=np.int64)
-        edges = (
-            view.t0 + view.span * cells // view.width
-            if view.span < 1 << 40
-            else np.array([view.time(int(cell)) for cell in cells], np.int64)
-        )
-        return find_highest_positions(shown.history, edges)
-
     def prepare(self, size: Size) -> None:
         shown, view = self._shown, self._viewport
         if shown is not None and view is not None and size.height > 1:
@@ -194,7 +181,7 @@ class MemoryChart(CurveChart):
 
     def measure(self, view: Viewport) -> tuple[I64, I64]:
         assert self._shown is not None
-        positions = self._find_positions(self._shown, view)
+        positions = find_highest_positions(self._shown.history, list_edges(view))
         reserved = read_reserved(self._shown.history, positions)
         return np.maximum(self._shown.totals.sum_at(positions), 0), np.maximum(reserved, 0)
 
@@ -304,7 +291,7 @@ def measure_cells(shown: ShownSnapshot, view: Viewport) -> tuple[I64, I64]:
     A cell without an entry has the state that it begins with.
     """
     requested, reserved = shown.device.requested_curve, shown.device.reserved_curve
-    edges = np.array([view.time(cell) for cell in range(view.width + 1)], np.int64)
+    edges = list_edges(view)
     first = np.searchsorted(shown.time, edges[:-1], side="left")
     last = np.searchsorted(shown.time, edges[1:], side="left")
     before = np.maximum(first - 1, 0)

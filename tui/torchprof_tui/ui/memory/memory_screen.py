@@ -34,9 +34,9 @@ from torchprof_tui.ui.memory.lifetime_rows import (
     build_lifetime_header,
     choose_gutter_width,
     format_cells,
-    list_group_cells,
 )
 from torchprof_tui.ui.memory.memory_chart import Legend, MemoryChart
+from torchprof_tui.ui.memory.memory_text import list_group_cells
 from torchprof_tui.ui.memory.memory_worker import (
     DeviceStacks,
     FilterMade,
