@@ -599,3 +599,15 @@ async def test_escape_ends_the_wait_for_the_instance_to_show() -> None:
         table._detail_row = row
         table._finish_show()
         assert pilot.app.screen is table
+
+
+async def test_enter_in_an_empty_list_keeps_no_keys() -> None:
+    """A filter that nothing matches leaves no row whose instance could still be loaded."""
+    async with explorer(two_steps(), (120, 40)) as (screen, pilot):
+        table = await opened(screen, pilot)
+        await pilot.press("slash", *"zzz", "enter")
+        await settled(pilot)
+        assert not len(table._listing.order)
+        await pilot.press("enter", "q")
+        await settled(pilot)
+        assert screen.app.screen is screen

@@ -389,9 +389,14 @@ class TableScreen(ListScreen):
         event = self._whole_trace.event(self._shown_event)
         return find_event_word(event.kind, event.name)
 
+    @property
+    def _is_instance_awaited(self) -> bool:
+        """Whether the table, or the detail of the current row, is still being loaded."""
+        return self._is_loading or (self._cursor_row >= 0 and self._detail_row != self._cursor_row)
+
     def action_show(self) -> None:
         """Show the instance on the lanes; while it is loaded, keep the keys that follow for the lanes."""
-        if self._is_loading or self._detail_row != self._cursor_row:
+        if self._is_instance_awaited:
             self._keys_after_show = []
         elif self._has_rows():
             if self._shown_event < 0:
@@ -401,7 +406,7 @@ class TableScreen(ListScreen):
 
     def _finish_show(self) -> None:
         """Show the instance that enter asked for, once it is loaded; then send the keys that followed enter."""
-        if self._keys_after_show is None or (self._cursor_row >= 0 and self._detail_row != self._cursor_row):
+        if self._keys_after_show is None or self._is_instance_awaited:
             return
         keys_after, self._keys_after_show = self._keys_after_show, None
         self.action_show()
