@@ -45,7 +45,7 @@ def read_rows(screen: HangScreen, width: int = 100) -> list[str]:
 @pytest.mark.parametrize("size", [(80, 24), (160, 48), (240, 60)])
 async def test_it_begins_at_the_fault(size: tuple[int, int]) -> None:
     async with opened("skip_all_reduce", size) as (screen, _):
-        lines = ["".join(text for text, _ in screen._verdict._wrap(size[0])[0])]
+        lines = ["".join(text for text, _ in screen._verdict.content(size[0] - 2)[0])]
         assert lines[0].startswith("rank 1 skipped all_reduce [64] at program.py:")
         rows = read_rows(screen, size[0])
         assert "▼#7" in rows[0]

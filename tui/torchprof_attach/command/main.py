@@ -16,7 +16,7 @@ from torchprof_attach.hang_watch import Dumped, HangWatch, choose_ranks
 from torchprof_attach.hosts import LOCAL
 from torchprof_attach.session import Job, Recorded, Session, name_output
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.terminal import find_terminal_problem, prepare_app
+from torchprof_tui.commands.common.terminal import find_terminal_problem, show_screen
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 
@@ -43,11 +43,7 @@ def run(options: AttachOptions) -> int:
     shows_screen = not (options.list or options.records or options.json) and not find_terminal_problem()
     with SshConnections() as connections, Session(options.hosts or (LOCAL,)) as session:
         if shows_screen:
-            prepare_app(options)
-            # imports textual, which the text does not need
-            screen = importlib.import_module("torchprof_attach.command.screen")
-            status: int = screen.open_screen(options, session, connections)
-            return status
+            return show_screen(options, session, connections)
         session.connect(connections, allow_prompt=sys.stderr.isatty())
         if not session.hosts:
             raise UsageError("; ".join(session.problems.values()))

@@ -19,7 +19,7 @@ from torchprof_fleet.command.workers import sketch_locally, sketch_on_cluster
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import report_refused_cache
 from torchprof_tui.commands.common.output import print_answer
-from torchprof_tui.commands.common.terminal import find_terminal_problem, prepare_app
+from torchprof_tui.commands.common.terminal import find_terminal_problem, show_screen
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.program.terminal_progress import TerminalProgress
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, write_atomically
@@ -44,11 +44,7 @@ def run(options: FleetOptions) -> int:
                 raise UsageError("--jobs is for this machine, --on for the workers of a cluster: leave one out")
             sketch_many = partial(sketch_on_cluster, address=options.on)
         if _shows_screen(options):
-            prepare_app(options)
-            # imports textual, which the text does not need
-            screen = importlib.import_module("torchprof_fleet.command.screen")
-            status: int = screen.open_screen(options, traces, lost, sketch_many, connections)
-            return status
+            return show_screen(options, traces, lost, sketch_many, connections)
         try:
             _sketch_and_print(options, traces, lost, sketch_many)
         except OutputError as error:

@@ -12,7 +12,7 @@ from torchprof_hang.command import DEFAULT_COLLECTIVES, HangOptions
 from torchprof_hang.command.files import read_evidence
 from torchprof_hang.command.live import LOCAL, collect_stacks
 from torchprof_tui.commands.common.output import print_answer
-from torchprof_tui.commands.common.terminal import find_terminal_problem, prepare_app
+from torchprof_tui.commands.common.terminal import find_terminal_problem, show_screen
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.resolve import resolve_path
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
@@ -31,10 +31,7 @@ def run(options: HangOptions) -> int:
     if options.json:
         print_answer(hang)
     elif sys.stdout.isatty() and not find_terminal_problem():
-        prepare_app(options)
-        # imports textual, which the text does not need
-        status: int = importlib.import_module("torchprof_hang.command.screen").open_screen(options, evidence, hang)
-        return status
+        return show_screen(options, evidence, hang)
     else:
         # imports rich, which JSON does not need
         importlib.import_module("torchprof_hang.command.text").print_hang(hang)

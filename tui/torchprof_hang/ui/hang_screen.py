@@ -5,7 +5,6 @@ from __future__ import annotations
 from textual import events
 from textual.app import ComposeResult
 from textual.geometry import Size
-from textual.strip import Strip
 
 from torchprof_hang.analysis.alignment import Group, align_groups
 from torchprof_hang.analysis.evidence import Evidence
@@ -17,10 +16,9 @@ from torchprof_tui.ui.common.keys import parse_hints, parse_keys
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.painted_widget import (
     Lines,
-    PaintedWidget,
     RowList,
+    TextPanel,
     TextRun,
-    build_strip,
     wrap_text,
 )
 from torchprof_tui.ui.common.status_line import StatusLine
@@ -73,30 +71,18 @@ MIN_STACK_LINES = 5
 FIND = "rank"
 
 
-class VerdictLines(PaintedWidget):
-    """The verdict, wrapped, and the facts about it."""
+class VerdictLines(TextPanel):
+    """The verdict, and the facts about it."""
 
     def __init__(self, hang: Hang) -> None:
         super().__init__(id="hang-verdict")
         self._hang = hang
-        self._lines: Lines = []
 
-    def measure_height(self, width: int) -> int:
-        """Return the lines that the text needs."""
-        return len(self._wrap(width))
-
-    def _wrap(self, width: int) -> Lines:
-        lines = wrap_text(clean(self._hang.sentence), width - 2, self.palette.strong)
+    def content(self, width: int) -> Lines:
+        lines = wrap_text(clean(self._hang.sentence), width, self.palette.strong)
         for fact in list_facts(self._hang):
-            lines += wrap_text(fact, width - 2, self.palette.muted)
+            lines += wrap_text(fact, width, self.palette.muted)
         return lines
-
-    def prepare(self, size: Size) -> None:
-        self._lines = self._wrap(size.width)
-
-    def paint(self, y: int, width: int) -> Strip:
-        runs = [(" ", self.palette.text), *self._lines[y]] if y < len(self._lines) else []
-        return build_strip(runs, width, self.palette.text)
 
 
 class HangScreen(ListScreen):
@@ -147,7 +133,7 @@ class HangScreen(ListScreen):
 
     def _arrange(self, size: Size) -> None:
         """Give the verdict its lines, and the stack a third of the rest, or all of it while it is open."""
-        verdict = min(self._verdict.measure_height(size.width), max(size.height // 3, 1))
+        verdict = min(len(self._verdict.content(size.width - 2)), max(size.height // 3, 1))
         self._verdict.styles.height = verdict
         rest = size.height - verdict - 2
         self.rows.display = not self._is_stack_open

@@ -17,7 +17,7 @@ from torchprof_try.remedies import BY_NAME, combine
 from torchprof_try.trials import TrialRequest, Trials, is_recorded_run, read_recorded_run
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.output import print_answer
-from torchprof_tui.commands.common.terminal import find_terminal_problem, prepare_app
+from torchprof_tui.commands.common.terminal import find_terminal_problem, show_screen
 
 
 def run(options: TryOptions) -> int:
@@ -26,9 +26,7 @@ def run(options: TryOptions) -> int:
         if is_printed or not sys.stdout.isatty() or find_terminal_problem():
             status = _run_in_terminal(trials)
         else:
-            prepare_app(options)
-            # imports textual, which the text does not need
-            status = importlib.import_module("torchprof_try.command.screen").open_screen(options, trials)
+            status = show_screen(options, trials)
         tried = build_tried(trials)
         if options.json:
             print_answer(tried)

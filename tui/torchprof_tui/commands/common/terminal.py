@@ -6,6 +6,7 @@ Standard library only: a command that prints imports this, too.
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,13 @@ def prepare_app(options: ScreenOptions) -> None:
         os.environ["TEXTUAL_COLOR_SYSTEM"] = COLOR_SYSTEMS[options.color]
     if options.pictures is not None:
         os.environ[PICTURES_VARIABLE] = options.pictures
+
+
+def show_screen(options: ScreenOptions, *arguments: object) -> int:
+    """Call `open_screen` of the module `screen` beside the options. It imports textual, which text does not need."""
+    prepare_app(options)
+    status: int = importlib.import_module(f"{type(options).__module__}.screen").open_screen(options, *arguments)
+    return status
 
 
 def run_app(app: TorchprofApp, options: ScreenOptions) -> int:
