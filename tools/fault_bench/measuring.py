@@ -37,7 +37,7 @@ RATIOS = (1.15, 3.0)
 
 MAX_AMOUNT = 32.0
 ROUNDS = 5
-ROUND_SECONDS = 0.2
+ROUND_SECONDS = 0.4
 
 
 def build_step(kind: str, cell: Cell) -> Step:
@@ -60,7 +60,7 @@ def time_steps(cell: Cell, step: Step, steps: int) -> float:
 
 def measure_variants(cells: list[Cell], steps: list[Step], first: list[float]) -> list[list[float]]:
     """Time both variants in turn: for each, the mean step of each round in milliseconds."""
-    counts = [max(1, min(10, round(ROUND_SECONDS / seconds))) for seconds in first]
+    counts = [max(1, min(20, round(ROUND_SECONDS / seconds))) for seconds in first]
     rounds: list[list[float]] = [[], []]
     for _ in range(ROUNDS):
         for times, cell, step, count in zip(rounds, cells, steps, counts, strict=True):
