@@ -16,7 +16,16 @@ from tests.helpers.paths import ROOT
 from tools.fault_bench import recording
 from tools.fault_bench.__main__ import main, parse_arguments
 from tools.fault_bench.judgement import Answer, Judged, compute_rates, format_report, measure_saving
-from tools.fault_bench.kinds import BUILDING, HALVES, HELD_OUT, KINDS, MODELS, TEST_MODEL, THIRD_KINDS
+from tools.fault_bench.kinds import (
+    BUILDING,
+    FOURTH_KINDS,
+    HALVES,
+    HELD_OUT,
+    KINDS,
+    MODELS,
+    TEST_MODEL,
+    THIRD_KINDS,
+)
 
 FAULTS = ROOT / "tools/fault_bench/faults"
 
@@ -49,16 +58,24 @@ def test_a_kind_is_described(name: str) -> None:
 def test_the_halves_are_disjoint_and_have_an_adapter_each() -> None:
     assert not set(BUILDING) & set(HELD_OUT)
     assert {model for half in HALVES.values() for model in half} == set(MODELS)
-    assert len(MODELS) == 11
+    assert len(MODELS) == 14
+    assert sum(len(half) for half in HALVES.values()) == len(MODELS)
     builders = public_functions(ROOT / "tools/fault_bench/models.py")
     assert builders == {f"build_{model}" for model in (*MODELS, TEST_MODEL)}
 
 
 def test_the_kinds_of_the_third_half_are_the_new_ones_and_a_seeded_draw() -> None:
     new = THIRD_KINDS[:8]
-    others = [kind for kind in KINDS if kind not in new]
+    others = [kind for kind in KINDS if kind not in (*new, *FOURTH_KINDS[:6])]
     assert len(others) == 49
     assert (*new, *random.Random(20261128).sample(others, 16)) == THIRD_KINDS
+
+
+def test_the_kinds_of_the_fourth_half_are_the_new_ones_and_a_seeded_draw() -> None:
+    new = FOURTH_KINDS[:6]
+    others = sorted(kind for kind in KINDS if kind not in new)
+    assert len(others) == 57
+    assert (*new, *random.Random(20261129).sample(others, 14)) == FOURTH_KINDS
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,11 @@ HELD_OUT = ("swin_v2", "t5", "edge_conv")
 THIRD = ("fcos", "mixtral", "dcn_v2")
 """Models chosen after the rules were written, with THIRD_KINDS, to be judged once."""
 
-HALVES = {"building": BUILDING, "held-out": HELD_OUT, "third": THIRD}
-MODELS = (*BUILDING, *HELD_OUT, *THIRD)
+FOURTH = ("lraspp", "conformer", "mamba2")
+"""Models chosen after the third half was judged, with FOURTH_KINDS, to be judged once."""
+
+HALVES = {"building": BUILDING, "held-out": HELD_OUT, "third": THIRD, "fourth": FOURTH}
+MODELS = (*BUILDING, *HELD_OUT, *THIRD, *FOURTH)
 TEST_MODEL = "plain"
 
 SYNC = r"(?<!a)sync|\bitem\b|_local_scalar_dense|is_nonzero"
@@ -117,6 +120,19 @@ KINDS: dict[str, Kind] = {
         r"\b(without|not|no|idle|miss\w*|unused|bypass\w*)\b.{0,30}tensor cores?|"
         r"tensor cores?.{0,30}(idle|unused|not)",
         r"bf16|bfloat16|fp16|half.precision|autocast|tf32|matmul_precision",
+    ),
+    "fp32_attention": Kind(
+        "numbers",
+        "number type",
+        "attention is computed in float32, since the norm of queries and keys gives float32",
+        "cast queries and keys back to bf16",
+        r"(attention|sdpa|fmha|softmax|score matri|quer(y|ies)).{0,80}"
+        r"(fp32|float32|\bf32|(single|full).precision|number type|dtype|tensor cores?)|"
+        r"(fp32|float32|\bf32|(single|full).precision).{0,80}(attention|sdpa|fmha|matmul|gemm|product|quer(y|ies))|"
+        r"\b(without|not|no|cannot|can't|instead of|rules? out|prevents?|keeps?)\b.{0,40}(flash|tensor cores?)|"
+        r"tensor cores?.{0,30}(idle|unused|not)",
+        r"bf16|bfloat16|fp16|float16|half.precision|lower precision|autocast|\.half\(|"
+        r"cast.{0,40}(quer|keys?\b|\bback\b|inputs?|attention)",
     ),
     "repeated_casts": Kind(
         "numbers",
@@ -228,6 +244,21 @@ KINDS: dict[str, Kind] = {
         r"keep.{0,40}(gpu|device)|(one|single) (check|test|sync|read)|all (at once|together)",
         size="light",
     ),
+    "flop_counter": Kind(
+        "debugging",
+        "debug mode",
+        "a counter of operations is left on, so that each op is called through Python",
+        "count one step, and leave the mode",
+        r"flop.?count|flopcounter|(torch|python).?dispatch|dispatch.?mode|intercept|debug(ging)? (mode|tool)|"
+        r"(tensor|mode) subclass|function mode|"
+        r"\bops?\b.{0,60}(\btwice\b|second time|(inside|within|in|below) (itself|themselves|the same))|"
+        r"(nested|doubled|duplicated?|repeated) (aten )?(ops?|calls?|operators?)\b|"
+        r"(each|every|all) (aten )?(ops?|operators?|operations?)\b.{0,40}(through|in|by|to|via|into) (the )?python",
+        r"(count|measur|profil|run|do).{0,30}\bonce\b|one step|(turn|switch).{0,40}\boff\b|"
+        r"(remov|disabl|without|leav|drop|stop|exit|outside|fewer|end)\w*.{0,40}"
+        rf"(mode|counter|flop|dispatch|subclass|intercept)|{RARELY}|{LOCATE}",
+        size="light",
+    ),
     "sync_timers": Kind(
         "debugging",
         "debug mode",
@@ -324,6 +355,17 @@ KINDS: dict[str, Kind] = {
         rf"mov(e|ing) (it|them|this|that|the|work|out|off)|{LOCATE}",
         size="light",
     ),
+    "garbage_collected": Kind(
+        "debugging",
+        "Python between steps",
+        "Python's garbage is collected after each step, over all objects of the program",
+        "do it rarely, or freeze the objects that stay",
+        rf"{BETWEEN}|garbage|\bgc\b|gc\.",
+        r"(without|disabl|remov|drop|fewer|less|do not|avoid|stop|delet|turn off)\w*.{0,40}"
+        rf"(garbage|\bgc\b|collect)|gc\.(disable|freeze|set_threshold)|\bfreez|{RARELY}|shorten|"
+        rf"mov(e|ing) (it|them|this|that|the|work|out|off)|{LOCATE}",
+        size="light",
+    ),
     "checkpoint_each_step": Kind(
         "debugging",
         "Python between steps",
@@ -387,6 +429,17 @@ KINDS: dict[str, Kind] = {
         r"squares?\b)",
         r"(use|call|replac|with|by|nn\.|f\.|functional\.).{0,30}layer_?norm|\bfus(e|ing)\b|fused (kernel|norm|layer)|"
         r"compile|library|rms_norm",
+    ),
+    "written_gelu": Kind(
+        "library",
+        "written-out algorithm",
+        "the activation GELU is written with pow, tanh and products",
+        "call gelu(approximate='tanh')",
+        rf"(gelu|activation functions?|\bactivation\b(?! memory)).{{0,80}}({WRITTEN}|elementwise|element-wise|"
+        rf"pointwise|\b(use|call)\b)|({WRITTEN}|elementwise|element-wise|pointwise).{{0,80}}(gelu|activation function)|"
+        r"\btanh\b|\bcub(e|es|ed|ic)\b",
+        r"(use|call|replac|with|by|to|nn\.|f\.|functional\.).{0,30}gelu|gelu\(|approximate|\bfus(e|ing)\b|"
+        r"fused (kernel|gelu|activation|op)|compile|library|(one|single) kernel",
     ),
     "written_clipping": Kind(
         "library",
@@ -603,6 +656,21 @@ KINDS: dict[str, Kind] = {
         r"at once|\bstack\b|batched|batch (the|them)|\bonce\b|vmap|merge",
         size="light",
     ),
+    "optimizer_per_parameter": Kind(
+        "batching",
+        "one at a time",
+        "an optimizer of the program's own updates one parameter after the other",
+        "update all with torch._foreach functions",
+        rf"{PER_PARAMETER}|\bsingle.tensor|"
+        r"optimi[sz]er.{0,60}(\bsmall\b|\btiny\b|\bmany\b|hundreds|thousands|dozens|\bloops?\b|foreach|unfused|"
+        rf"not fused|{NUMBER} (\w+ )?(launches|kernels|ops|operations|calls))|"
+        r"(\bsmall\b|\btiny\b|\bmany\b|hundreds|thousands|dozens|\bloops?\b|unfused|not fused)[^.]{0,40}optimi[sz]er|"
+        rf"{NUMBER} (\w+ )?(launches|kernels|ops|operations|calls).{{0,30}}optimi[sz]er",
+        r"foreach|multi.tensor|fused|\bfuse\b|compile|apex|"
+        r"all (of )?(the |its )?(parameters|tensors|weights) (at once|together|in one)|one (kernel|call|launch) for|"
+        r"flat(ten)?\b.{0,30}(parameter|weight|buffer)",
+        size="light",
+    ),
     "augmentation_per_item": Kind(
         "batching",
         "one at a time",
@@ -660,6 +728,22 @@ KINDS: dict[str, Kind] = {
         r"(local|partial|hierarchical|first).{0,12}(reduc|\bsum|\badd)|"
         r"(reduce|sum|add)\w* (first|locally|before|per block|in parts)",
     ),
+    "indexed_rows": Kind(
+        "batching",
+        "kernel shape",
+        "rows are looked up by indexing, whose gradient adds equal rows in series",
+        "call embedding",
+        r"index_?put|indexing_?backward|\bindex(ing|ed|backward\w*)?\b.{0,60}(backward|gradient)|"
+        r"(backward|gradient).{0,40}\b(of|from|through|by|for) (an? |the )?(\w+ )?(\w+::)?"
+        r"(index(ing|ed)?|look-?ups?)\b|"
+        r"accumulate=true|duplicate|collid|collision|contention|conflict|"
+        r"(same|equal|repeated|few|identical) (distinct |different )?(rows?|targets?|address(es)?|ind(ex|ices))|"
+        r"(rows?|ind(ex|ices)|adds?|additions?).{0,40}(serial|in series|one after)",
+        r"f\.embedding|nn\.embedding|\bembedding\(|(call|use|by|with|through|to) (an? |the )?(\w+\.)*embedding|"
+        r"index_select|index_add|scatter|one.hot|atomic|segment|bincount|\bgather\b|"
+        r"(by|with|as|use|through) (a |one )?(matmul|gemm|product)|"
+        r"(reduce|sum|add)\w* (first|locally|before|per block|in parts)",
+    ),
     "strided_reads": Kind(
         "batching",
         "kernel shape",
@@ -712,3 +796,11 @@ THIRD_KINDS = (
     *("graph_breaks", "written_cross_entropy", "strided_reads", "gradients_in_evaluation", "gradient_histograms"),
 )
 """Kinds of the third half: eight written for it, and 16 of the other 49, drawn by random.Random(20261128).sample."""
+
+FOURTH_KINDS = (
+    *("fp32_attention", "written_gelu", "indexed_rows", "optimizer_per_parameter", "garbage_collected", "flop_counter"),
+    *("activations_offloaded", "nan_checks", "sync_timers", "frozen_backbone", "data_dependent_branch"),
+    *("anomaly_mode", "memory_returned", "gradient_histograms", "two_backwards", "written_cross_entropy"),
+    *("diagonal_matmul", "sort_for_top_k", "written_recurrence", "background_thread"),
+)
+"""Kinds of the fourth half: six written for it, and 14 of the other 57, drawn by random.Random(20261129).sample."""

@@ -370,6 +370,73 @@ def build_dcn_v2(size: Size) -> Task:
     return FieldsTask(model, torch.randint(rows, (batch, fields)) + rows * torch.arange(fields))
 
 
+class SegmentationTask(Task):
+    """Images; the scores of all pixels of the map that the segmentation head makes, at an eighth of the side."""
+
+    def features(self, inputs: Tensor) -> Tensor:
+        maps = self.model.get_submodule("backbone")(inputs)
+        return self.model.get_submodule("classifier")(maps).flatten(2).transpose(1, 2)
+
+
+def build_lraspp(size: Size) -> Task:
+    """Build Lite R-ASPP of torchvision: a segmentation head on a MobileNetV3 of depthwise convolutions."""
+    from torchvision.models.segmentation import lraspp_mobilenet_v3_large
+
+    pixels = size.choose(384, 64, 32)
+    model = lraspp_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=size.choose(128, 64, 16))
+    return SegmentationTask(model, torch.randn(size.choose(32, 2, 2), 3, pixels, pixels))
+
+
+class AudioTask(Task):
+    """Raw audio, float32[batch, samples]."""
+
+    def features(self, inputs: Tensor) -> Tensor:
+        return self.model(input_values=inputs).last_hidden_state
+
+
+def build_conformer(size: Size) -> Task:
+    """Build a Wav2Vec2-Conformer of transformers: strided convolutions on audio, then attention with convolutions."""
+    from transformers import Wav2Vec2ConformerConfig, Wav2Vec2ConformerModel
+
+    width, channels = size.choose(512, 128, 32), size.choose(512, 64, 16)
+    config = Wav2Vec2ConformerConfig(
+        hidden_size=width,
+        num_hidden_layers=size.choose(6, 4, 1),
+        num_attention_heads=max(2, width // 64),
+        intermediate_size=4 * width,
+        conv_dim=(channels,) * 7,
+        position_embeddings_type="relative",
+        layerdrop=0.0,
+        apply_spec_augment=False,
+    )
+    model = Wav2Vec2ConformerModel(config)
+    # It would ask for gradients of the audio, for checkpointing, and so keep a frozen model in the backward pass.
+    model.feature_extractor._requires_grad = False
+    return AudioTask(model, 0.1 * torch.randn(size.choose(16, 2, 2), size.choose(96_000, 6_400, 1_600)))
+
+
+def build_mamba2(size: Size) -> Task:
+    """Build a Mamba-2 of transformers, a state-space model, on the path that needs no kernels of other packages."""
+    from transformers import Mamba2Config, Mamba2Model
+
+    width, depth = size.choose(512, 128, 32), size.choose(64, 32, 16)
+    config = Mamba2Config(
+        vocab_size=8192,
+        hidden_size=width,
+        num_hidden_layers=size.choose(4, 4, 1),
+        expand=2,
+        num_heads=2 * width // depth,
+        head_dim=depth,
+        state_size=size.choose(64, 16, 8),
+        n_groups=1,
+        chunk_size=size.choose(64, 16, 8),
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    return TokenTask(Mamba2Model(config), torch.randint(3, 8192, (size.choose(8, 2, 2), size.choose(512, 64, 16))))
+
+
 class PlainTask(Task):
     """Vectors, float32[batch, length, width]: needs torch alone, for the test."""
 
@@ -396,5 +463,8 @@ BUILDERS: dict[str, Callable[[Size], Task]] = {
     "fcos": build_fcos,
     "mixtral": build_mixtral,
     "dcn_v2": build_dcn_v2,
+    "lraspp": build_lraspp,
+    "conformer": build_conformer,
+    "mamba2": build_mamba2,
     "plain": build_plain,
 }

@@ -1,8 +1,11 @@
 """Faults of one item at a time, and of the shapes that kernels get."""
 
-# mypy: no-warn-return-any, allow-untyped-calls
+# mypy: no-warn-return-any, allow-untyped-calls, allow-subclassing-any, allow-untyped-decorators
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -85,6 +88,43 @@ def attention_per_head(cell: Cell) -> Step:
     return infer(cell, through)
 
 
+class Lion(torch.optim.Optimizer):
+    """The optimizer Lion, which torch lacks: over one parameter after the other, or over all at once."""
+
+    def __init__(self, parameters: Iterable[Tensor], foreach: bool, rounds: int) -> None:
+        super().__init__(parameters, {"foreach": foreach, "rounds": rounds})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            weights = [weight for weight in group["params"] if weight.grad is not None]
+            for weight in weights:
+                if not self.state[weight]:
+                    self.state[weight]["average"] = torch.zeros_like(weight)
+            gradients, averages = [w.grad for w in weights], [self.state[w]["average"] for w in weights]
+            update = self._update_all if group["foreach"] else self._update_each
+            for _ in range(group["rounds"]):
+                update(weights, gradients, averages)
+
+    def _update_each(self, weights: list[Tensor], gradients: list[Tensor], averages: list[Tensor]) -> None:
+        for weight, gradient, average in zip(weights, gradients, averages, strict=True):
+            change = average.lerp(gradient, 0.1).sign_()
+            weight.mul_(1 - 1e-6).add_(change, alpha=-1e-4)
+            average.lerp_(gradient, 0.01)
+
+    def _update_all(self, weights: list[Tensor], gradients: list[Tensor], averages: list[Tensor]) -> None:
+        changes = torch._foreach_lerp(averages, gradients, 0.1)
+        torch._foreach_sign_(changes)
+        torch._foreach_mul_(weights, 1 - 1e-6)
+        torch._foreach_add_(weights, changes, alpha=-1e-4)
+        torch._foreach_lerp_(averages, gradients, 0.01)
+
+
+def optimizer_per_parameter(cell: Cell) -> Step:
+    cell.optimizer = Lion(cell.task.parameters(), foreach=not cell.faulty, rounds=cell.count(1, 1))
+    return train(cell)
+
+
 def augmentation_per_item(cell: Cell) -> Step:
     images = cell.random(cell.count(32, 4), 3, 32, 32)
     gain = cell.random(len(images))
@@ -161,6 +201,22 @@ def colliding_atomics(cell: Cell) -> Step:
         return x + total.mean().to(x.dtype)
 
     return infer(cell, through)
+
+
+def indexed_rows(cell: Cell) -> Step:
+    """Look up trained rows of a short table, as of token types; an index's gradient adds equal rows in series."""
+    rows, width = 8, cell.choose(256, 8)
+    table = torch.nn.Parameter(cell.random(rows, width))
+    numbers = torch.randint(rows, (cell.count(1 << 16, 64),), device=cell.device)
+
+    def through(x: Tensor) -> Tensor:
+        found = table[numbers] if cell.faulty else F.embedding(numbers, table)
+        return x + found.mean().to(x.dtype)
+
+    def finish(_: Tensor) -> None:
+        table.grad = None
+
+    return train(cell, through, finish=finish)
 
 
 def strided_reads(cell: Cell) -> Step:

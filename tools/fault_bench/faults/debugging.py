@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
 import os
 import subprocess
@@ -14,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from tools.fault_bench.loops import Cell, Step, infer, train
 
@@ -62,6 +65,17 @@ def sync_timers(cell: Cell) -> Step:
             if not list(module.children()):
                 module.register_forward_hook(lambda *_: cell.synchronize())
     return infer(cell)
+
+
+def flop_counter(cell: Cell) -> Step:
+    """Count the operations of each step, as logs of the utilization do; each op is called through Python then."""
+    step = train(cell)
+
+    def run(index: int) -> None:
+        with FlopCounterMode(display=False) if cell.faulty else contextlib.nullcontext():
+            step(index)
+
+    return run
 
 
 def deterministic_mode(cell: Cell) -> Step:
@@ -218,6 +232,22 @@ def subprocess_each_step(cell: Cell) -> Step:
                 subprocess.run(["true"], check=True)
 
     return train(cell, finish=watch)
+
+
+def garbage_collected(cell: Cell) -> Step:
+    """Collect garbage after each step, as against leaks; lists stand for the objects of a large program."""
+    if not cell.faulty:
+        return train(cell)
+    gc.collect()
+    gc.freeze()  # so that the amount alone says how many objects are visited
+    cell.closing.callback(gc.unfreeze)
+    kept = [[number] for number in range(cell.count(200_000, 1_000))]
+
+    def collect(_: Any) -> None:
+        if kept:
+            gc.collect()
+
+    return train(cell, finish=collect)
 
 
 def checkpoint_each_step(cell: Cell) -> Step:

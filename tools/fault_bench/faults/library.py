@@ -81,6 +81,25 @@ def written_layer_norm(cell: Cell) -> Step:
     return train(cell, through)
 
 
+def written_gelu(cell: Cell) -> Step:
+    """Apply feed-forward layers to the features, with the activation of GPT-2 between their two products."""
+    width = cell.task.width
+    shapes = [(width, 4 * width), (4 * width, width)] * cell.count(4)
+    weights = [cell.random(*shape) / shape[0] ** 0.5 for shape in shapes]
+
+    def gelu(x: Tensor) -> Tensor:
+        if not cell.faulty:
+            return F.gelu(x, approximate="tanh")
+        return 0.5 * x * (1.0 + torch.tanh(0.79788456 * (x + 0.044715 * torch.pow(x, 3.0))))
+
+    def through(x: Tensor) -> Tensor:
+        for up, down in zip(weights[::2], weights[1::2], strict=True):
+            x = x + (gelu(x @ up) @ down).to(x.dtype)
+        return x
+
+    return train(cell, through)
+
+
 def written_clipping(cell: Cell) -> Step:
     def clip(_: Any) -> None:
         parameters = list(cell.task.parameters())

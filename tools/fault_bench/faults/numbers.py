@@ -61,6 +61,22 @@ def fp32_island(cell: Cell) -> Step:
     return train(cell, through)
 
 
+def fp32_attention(cell: Cell) -> Step:
+    """Norm queries and keys in float32, as many models do; the faulty program does not cast them back."""
+    heads, length, depth = 8, cell.choose(2048, 16), 64
+    q, k, v = (cell.random(cell.count(2), heads, length, depth, dtype=torch.bfloat16) for _ in range(3))
+    gain = torch.nn.Parameter(torch.ones(depth, device=cell.device))
+    dtype = torch.float32 if cell.faulty else torch.bfloat16
+
+    def through(x: Tensor) -> Tensor:
+        with torch.autocast(cell.device, enabled=False):
+            queries, keys = (F.rms_norm(part.float(), (depth,), gain).to(dtype) for part in (q, k))
+            y = F.scaled_dot_product_attention(queries, keys, v.to(dtype))
+        return x + y.mean().to(x.dtype)
+
+    return train(cell, through)
+
+
 def repeated_casts(cell: Cell) -> Step:
     width = cell.task.width
     weights = [cell.random(width, 4 * width) / width**0.5 for _ in range(cell.count(16))]
