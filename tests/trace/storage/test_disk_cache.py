@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -22,10 +22,18 @@ OWN_BYTES = len("24 hexadecimal digits and") + 8 + len(disk_cache.LOCK_TEXT)
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The cache folder of a test. Once all entries are closed, no test may leave a descriptor open."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(folder))
-    return folder
+    kept, before = disk_cache.list_open_entries(), count_descriptors()
+    yield folder
+    disk_cache.close_entries(kept)
+    assert count_descriptors() == before
+
+
+def count_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
 
 
 @pytest.fixture
@@ -51,6 +59,23 @@ def test_a_published_entry_is_found_again(trace: Path) -> None:
     again = disk_cache.find_or_create_entry(str(trace))
     assert again.ready
     assert (again.folder / "columns").read_text() == "here"
+
+
+def test_all_that_is_made_is_of_the_user_alone(trace: Path, home: Path) -> None:
+    home = home / "below"  # another folder has to be made first
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHPROF_TUI_CACHE", str(home))
+        umask = os.umask(0)
+        try:
+            entry, sketches = fill(trace), disk_cache.create_sketches_folder()
+        finally:
+            os.umask(umask)
+        assert entry.ready
+        assert sketches is not None
+        assert disk_cache.create_sketches_folder() == sketches
+        made = (home, entry.folder, sketches, entry.folder / "lock", sketches / "lock", home / disk_cache.TAG_FILE)
+        assert [path.stat().st_mode & 0o777 for path in made] == [0o700] * 3 + [0o600] * 3
+        assert (sketches / "lock").read_bytes() == disk_cache.LOCK_TEXT
 
 
 def test_a_draft_that_is_not_published_is_removed(trace: Path, home: Path) -> None:
@@ -335,13 +360,11 @@ def test_a_folder_that_is_being_removed_is_not_opened_and_one_without_locks_is(
     def fail(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    before = len(os.listdir("/proc/self/fd"))
     monkeypatch.setattr(disk_cache.fcntl, "flock", fail)
     lock = disk_cache._lock_folder(folder)
     assert (lock is not None) == is_locked
     if lock is not None:
         os.close(lock)
-    assert len(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.mark.parametrize("tag", [b"", disk_cache.TAG_TEXT[:40]])

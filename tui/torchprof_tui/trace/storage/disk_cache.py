@@ -447,13 +447,9 @@ def _remove_folder(info: _FolderInfo) -> int:
     if lock is None:
         return 0
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+        if not _try_lock(lock, fcntl.LOCK_EX):
             return 0
-        # A file system without locks: a process that reads the folder loses the args of its trace, no more.
-    renamed = info.folder.with_name(f"{_DRAFT_PREFIX}gone-{os.getpid()}-{info.folder.name.lstrip('.')}")
-    try:
+        renamed = info.folder.with_name(f"{_DRAFT_PREFIX}gone-{os.getpid()}-{info.folder.name.lstrip('.')}")
         info.folder.rename(renamed)  # so that no process opens a part of it
         shutil.rmtree(renamed, ignore_errors=True)
         return info.size
@@ -463,18 +459,22 @@ def _remove_folder(info: _FolderInfo) -> int:
         os.close(lock)
 
 
+def _try_lock(lock: int, kind: int) -> bool:
+    """Lock a file; False where another process holds it. On a file system without locks it counts as locked: a process
+    that reads a removed folder loses the args of its trace, no more."""
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
+    return True
+
+
 def _lock_folder(folder: Path, new: bool = False) -> int | None:
     """Take a shared lock on a folder; return its descriptor, None where the folder is missing or being removed."""
     lock = _open_lock(folder, new)
     if lock is None:
         return None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            os.close(lock)
-            return None
-    if not (folder / _LOCK_FILE).exists():  # removed between the two calls
+    if not _try_lock(lock, fcntl.LOCK_SH) or not (folder / _LOCK_FILE).exists():  # removed between the two calls
         os.close(lock)
         return None
     with contextlib.suppress(OSError):
