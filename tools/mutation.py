@@ -17,7 +17,6 @@ import ast
 import contextlib
 import copy
 import difflib
-import gc
 import hashlib
 import json
 import os
@@ -30,12 +29,13 @@ import threading
 import time
 import traceback
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
-from inspect import CO_OPTIMIZED
+from functools import cache, cached_property, partial
+from importlib import import_module
+from inspect import CO_OPTIMIZED, unwrap
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -161,7 +161,12 @@ def list_mutants() -> list[Mutant]:
 
 
 def _list_changes(node: ast.AST, is_function: bool) -> Iterator[tuple[ast.expr | ast.stmt, ast.AST]]:
-    """List nodes below one with what replaces them. Only functions: constants of modules are mostly tuned sizes."""
+    """List nodes below one with what replaces them. Only functions: constants of modules are mostly tuned sizes.
+
+    Nor what checks the program itself, which a program that is right never trips: `raise`, `assert`, `strict` of zip.
+    """
+    if isinstance(node, ast.keyword) and node.arg == "strict":
+        return
     is_function = is_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     if isinstance(node, ast.JoinedStr | ast.Raise | ast.Assert | ast.arguments):
         return
@@ -247,19 +252,28 @@ class _Change:
             pending += [const for const in code.co_consts if isinstance(const, CodeType)]
         return range(self.before.co_firstlineno, last + 1)
 
-    def apply(self) -> None:
-        """Replace the code of the function wherever it was defined. Raises LookupError where it is not."""
-        gc.unfreeze()  # what the tests imported is frozen: it is not listed then
-        functions = [each for each in gc.get_objects() if type(each) is FunctionType]  # isinstance runs lazy modules
-        defined = [
-            each
-            for each in functions
-            if each.__code__ == self.before and each.__code__.co_filename == self.before.co_filename
-        ]
+    def apply(self, module: ModuleType) -> None:
+        """Replace the code of the function wherever the module defines it. Raises LookupError where it does not."""
+        defined = [each for each in _iterate_functions(vars(module)) if each.__code__ == self.before]
         if not defined:
             raise LookupError(f"{self.before.co_name} of {self.before.co_filename} is not as it was imported")
         for each in defined:
             each.__code__ = self.after
+
+
+def _iterate_functions(names: Mapping[str, Any]) -> Iterator[FunctionType]:
+    """Iterate over the functions of a module and the methods of its classes, without what decorators made of them."""
+    for value in list(names.values()):
+        if issubclass(type(value), ModuleType):  # isinstance would load a lazy one
+            continue
+        if isinstance(value, type):
+            if value.__module__ == names.get("__name__", names.get("__module__")):
+                yield from _iterate_functions(vars(value))
+            continue
+        if isinstance(value, property | cached_property | classmethod | staticmethod):
+            value = next(getattr(value, name) for name in ("fget", "func", "__func__") if hasattr(value, name))
+        if callable(value) and type(value := unwrap(value)) is FunctionType:
+            yield value
 
 
 @dataclass
@@ -343,10 +357,17 @@ def _run_traced(items: list[pytest.Item]) -> list[tuple[str, bool, float, list[t
     return results
 
 
-def _find_failure(change: _Change | None, items: list[pytest.Item]) -> str:
-    """Run tests with a changed function; returns the id of the first that fails, "" if none does."""
+def _compute_digest(file: str, traced: list[Any]) -> str:
+    """Compute a digest of a file of tests and of the modules that it called. `traced`: as of `_run_traced`."""
+    called = sorted({module for *_, functions in traced for module, _ in functions})
+    texts = [path.read_bytes() for path in (ROOT / file, *(PACKAGE / module for module in called)) if path.exists()]
+    return hashlib.sha256(b"".join(texts)).hexdigest()
+
+
+def _find_failure(name: str, change: _Change | None, items: list[pytest.Item]) -> str:
+    """Run tests with a changed function of a module; returns the id of the first that fails, "" if none does."""
     if change is not None:
-        change.apply()
+        change.apply(import_module(f"{PACKAGE.name}.{name.removesuffix('.py').replace('/', '.')}"))
     for item, following in zip(items, [*items[1:], None], strict=False):
         if any(report.failed for report in runtestprotocol(item, log=False, nextitem=following)):
             return item.nodeid
@@ -365,24 +386,19 @@ class MutationRun:
     ) -> tuple[dict[pytest.Item, float], dict[str, list[tuple[int, pytest.Item]]]]:
         """Run all tests once; returns the seconds of those that pass, and (line of a function, test) of each module.
 
-        What was found is kept beside the results: files of tests that are as they were are not run again.
+        What was found is kept beside the results: a file of tests is not run again where it is as it was, and so are
+        the modules that it called.
         """
         files: dict[str, list[pytest.Item]] = defaultdict(list)
         for item in items:
             files[item.location[0]].append(item)
         kept_file = self._results.with_suffix(".calls.json")
         kept: dict[str, Any] = json.loads(kept_file.read_text(encoding="utf-8")) if kept_file.exists() else {}
-        modules = hashlib.sha256(b"".join(path.read_bytes() for path in list_modules()))
-        digests = {}
-        for file in files:
-            digest = modules.copy()
-            digest.update((ROOT / file).read_bytes())
-            digests[file] = digest.hexdigest()
-        missing = [file for file in files if kept.get(file, [""])[0] != digests[file]]
+        missing = [file for file in files if file not in kept or kept[file][0] != _compute_digest(file, kept[file][1])]
         works = [(file, partial(_run_traced, files[file]), 3600.0) for file in missing]
         for number, (file, traced, _) in enumerate(_run_children(works, self._jobs), start=1):
             print(f"{number} of {len(missing)} files of tests: {file}", file=self._screen, flush=True)
-            kept[file] = [digests[file], traced or []]
+            kept[file] = [_compute_digest(file, traced or []), traced or []]
             kept_file.write_text(json.dumps(kept), encoding="utf-8")
         seconds: dict[pytest.Item, float] = {}
         callers: dict[str, list[tuple[int, pytest.Item]]] = defaultdict(list)
@@ -411,7 +427,7 @@ class MutationRun:
                     tests = sorted(direct, key=seconds.__getitem__)
                     tests += sorted(beside - direct, key=session.items.index)
                 limit = MIN_SECONDS + TIMES_SLOWER * sum(seconds[item] for item in tests)
-                yield mutant, partial(_find_failure, change, tests), limit
+                yield mutant, partial(_find_failure, mutant.module, change, tests), limit
 
         for mutant, failed, taken in _run_children(prepare(), self._jobs):
             outcome = "survived" if failed == "" else "caught"
