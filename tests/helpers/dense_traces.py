@@ -99,6 +99,8 @@ class DenseTrace:
 
     def _call(self, thread: int) -> None:
         name = self._pick(("launch", "launch", "launch", "copy", "graph", "wait", "sync", "sync", "memory", "load"))
+        if not self._has_sync_events and self._ticks(1):  # waits are found by the order of calls and by times
+            name = self._pick(("launch", "wait"))
         begin, length = self._now[thread], self._ticks(4)
         self._corr += 1
         if name == "launch":
@@ -152,6 +154,8 @@ class DenseTrace:
         if (0, source) in self._stream_end:
             end = self._stream_end[0, source] + self._ticks(2)
             self._stream_end[0, waiting] = max(end, self._stream_end.get((0, waiting), 0))
+            if not self._has_sync_events and self._ticks(1):
+                self._now[thread] += self._ticks(2)
         if self._has_sync_events:
             more = {"wait_on_stream": source, "wait_on_cuda_event_record_corr_id": recorded}
             start = begin + self._unit
@@ -172,3 +176,62 @@ class DenseTrace:
 def draw_entries(seed: int, unit: int = GRID) -> list[Entry]:
     """Draw the entries of a trace; the same ones for a seed."""
     return DenseTrace(seed, unit).entries
+
+
+ADDRESS_BYTES = 512
+BACKWARD = "autograd::engine::evaluate_function: MmBackward0"
+PHASES = {
+    "build": "torch/nn/modules/linear.py(96): __init__",
+    "load": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+    "forward": "nn.Module: Net_0",
+    "backward": BACKWARD,
+    "step": "Optimizer.step#Adam.step",
+    "zero": "Optimizer.zero_grad#Adam.zero_grad",
+    "outside": "train.py(3): main",
+}
+
+
+def draw_training(seed: int, big: tuple[int, ...] = ()) -> list[Entry]:
+    """Draw the memory of a training: what each phase allocates and frees, of few sizes. `big`: further sizes."""
+    random, time, total, corr = Random(seed), 0, 65536, 0
+    live: dict[int, int] = {}
+    entries: list[Entry] = [python("train.py(3): main", 0, 4000)] if seed % 2 else []
+
+    def pick(count: int) -> int:
+        return int(random.random() * count)
+
+    order = [*["build", "outside"][: pick(3)], *["load", "forward", "backward", "step", "zero"] * 2]
+    if pick(2):
+        order.remove("zero")
+    for phase in order:
+        begin = time
+        for _ in range(1 + pick(5)):
+            time += GRID * pick(3)
+            name = ("aten::mm", "aten::zeros", "aten::empty", "aten::to", "aten::relu")[pick(5)]
+            if name == "aten::to":
+                corr += 1
+                entries.append(runtime("cudaMemcpyAsync", time + 1, 1, corr))
+                entries.append(memcpy(COPIES[0], time + 2, 2, corr))
+            elif name == "aten::mm":
+                corr += 1
+                entries.append(runtime("cudaLaunchKernel", time + 1, 1, corr))
+                entries.append(kernel(KERNELS[0], time + 2, 2, corr, stream=7 + pick(2)))
+            entries.append(cpu(name, time, GRID))
+            if live and pick(3) == 0:
+                address = sorted(live)[pick(len(live))]
+                size = -live.pop(address)
+            elif pick(8) == 0:
+                address, size = ADDRESS_BYTES * (100 + pick(40)), -ADDRESS_BYTES  # older than the recording
+            else:
+                sizes = (512, 512, 1024, 2048, *big)
+                address, size = ADDRESS_BYTES * (1 + pick(30)), sizes[pick(len(sizes))]
+                live[address] = size
+            total = max(total + size, 0)
+            entries.append(memory(time + pick(GRID + 1), size, total, device=0, address=address, reserved=1 << 17))
+            time += GRID
+        is_frame = phase in ("build", "forward", "outside")
+        make = python if is_frame else cpu if phase == "backward" else annotation
+        thread = AUTOGRAD if phase == "backward" and seed % 3 == 0 else TID
+        entries.append(make(PHASES[phase], begin, time - begin, thread))
+        time += GRID * pick(2)
+    return entries

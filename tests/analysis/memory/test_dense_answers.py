@@ -7,8 +7,11 @@ from dataclasses import fields
 
 import numpy as np
 
+from tests.helpers.dense_traces import draw_training
 from tests.helpers.memory_fixtures import open_recording
 from tests.helpers.stored_answers import DENSE_SEEDS, compare_answers, join, join_array, load_dense
+from tests.helpers.trace_builder import trace
+from torchprof_tui.analysis.memory.categories import HOPPER_BYTES, OLDER_BYTES
 from torchprof_tui.analysis.memory.device_memory import match_frees
 from torchprof_tui.analysis.memory.memory_history import (
     CategoryTotals,
@@ -57,4 +60,8 @@ def describe_memory(name: str, model: Trace) -> Iterator[str]:
 def test_answers_of_traces() -> None:
     models = [(f"dense {seed}", load_dense(seed)) for seed in DENSE_SEEDS if load_dense(seed).memory is not None]
     models += [(name, open_recording(name)) for name in ("start", "steady")]
+    gpu = {"id": 0, "name": "NVIDIA GPU", "computeMajor": 9, "computeMinor": 0}
+    for seed in range(14):
+        entries = draw_training(seed, (HOPPER_BYTES, OLDER_BYTES) if seed % 4 == 0 else ())
+        models.append((f"training {seed}", trace(*entries, header={"deviceProperties": [gpu]})))
     compare_answers("memory", (line for name, model in models for line in describe_memory(name, model)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -228,3 +229,61 @@ def test_nothing_private_remains(header: dict[str, Any]) -> None:
     assert TOKEN not in json.dumps(cleaned)
     if not private:
         assert cleaned == header
+
+
+FORMS: dict[str, Callable[[dict[str, str]], Any]] = {
+    "mapping": dict,
+    "mapping with an object in it": lambda variables: {**variables, "more": {}},
+    "assignments": lambda variables: [f"{name}={value}" for name, value in variables.items()],
+    "pairs": lambda variables: [[name, value] for name, value in variables.items()],
+    "longer lists": lambda variables: [[name, value, 1] for name, value in variables.items()],
+    "objects": lambda variables: [{"name": name, "value": value} for name, value in variables.items()],
+    "objects of Kubernetes": lambda variables: [{"n": name, "value_from": value} for name, value in variables.items()],
+    "objects without a value": lambda variables: [{"name": name, "of": value} for name, value in variables.items()],
+    "shell": lambda variables: "\n".join(f"export {name}={value}" for name, value in variables.items()),
+    "json": json.dumps,
+    "python": str,
+}
+COUNTED = {form: "longer" not in form and "without" not in form for form in FORMS}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_environment_is_known_by_its_key_or_by_its_variables(form: str) -> None:
+    usual = ("PATH", "HOME", "USER", "SHELL", "LANG")
+    for key in ("env", "x"):
+        for count in range(6):
+            for change in (str.upper, str.lower):
+                for others in ([], ["other"], ["OTHER"], ["one", "two"]):
+                    names = [*map(change, usual[:count]), *others]
+                    found = find({"top": {key: FORMS[form](dict.fromkeys(names, "1"))}})
+                    is_environment = count >= (3 if change is str.upper else 4)
+                    is_environment |= key == "env" and (count > 0 or "OTHER" in others)
+                    if not COUNTED[form]:
+                        is_environment = False
+                    elif form == "python":  # only usual names are told from other text
+                        names = names[:count]
+                        is_environment &= key == "x" or count > 0
+                    expected = [(f"top.{key}", "ENVIRONMENT", len(names))] if is_environment else []
+                    assert found == expected, (key, names)
+
+
+def test_the_value_of_a_named_secret_is_found_in_each_form() -> None:
+    for name in ("API_KEY", "password", "count"):
+        secret = name != "count"
+        for value in ("hunter22xyz", "", "-x"):
+            is_found = secret and value == "hunter22xyz"
+            for name_key in ("name", "key", "variable", "var", "k", "n"):
+                for value_key in ("value", "val", "v"):
+                    header = {"a": [{name_key: name, value_key: value, "z": 1}, 5]}
+                    assert find(header) == ([(f"a.0.{value_key}", "SECRET", 1)] if is_found else []), header
+            assert find({"a": [f"--{name}", value]}) == ([("a.1", "SECRET", 1)] if is_found else [])
+            assert find({"a": ["run", f"--{name}", value]}) == ([("a.2", "SECRET", 1)] if is_found else [])
+            assert find({"a": [name, value]}) == ([("a.1", "SECRET", 1)] if is_found else [])
+            assert find({"a": ["run", name, value]}) == []
+
+
+def test_json_in_texts_is_searched_to_a_depth_of_three() -> None:
+    text: Any = {"name": "API_KEY", "value": "hunter22xyz"}  # a secret in its parsed form alone
+    for depth in range(6):
+        text = json.dumps({"a": text})
+        assert bool(find({"log": text})) == (depth < 3), text

@@ -8,6 +8,7 @@ import pytest
 
 from tests.helpers.decoder_input import count_problems, decode_text, entry_text, trace_text
 from torchprof_tui.trace.core import problems
+from torchprof_tui.trace.decode.timestamps import EXACT_MICROSECONDS, parse_times
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME
 
 
@@ -59,3 +60,14 @@ def test_invalid_times_are_counted(ts: str) -> None:
 
 def test_a_negative_duration_is_kept() -> None:
     assert decode_text(trace_text(entry_text(dur=-2.5))).events.duration.tolist() == [-2500]
+
+
+def test_times_that_doubles_had_to_round_are_counted_and_integers_are_not() -> None:
+    """The texts of the entries are missing, as after a repair: only decimals beyond 2^43 µs have lost digits."""
+    far = 1712345678901234
+    values = [far + 0.5, far, 1.5, None, far + 0.25, -far - 0.5, EXACT_MICROSECONDS, EXACT_MICROSECONDS - 0.5]
+    for text, lost in ((b"", 4), (b'"ts": 1712345678901234.5', 3), (b'"ts": 1712345678901234, "ts": 1.5', 4)):
+        tally = problems.ProblemTally()
+        found = parse_times(values, text, tally)
+        assert found[[1, 2, 3]].tolist() == [far * 1000, 1500, NO_TIME]
+        assert [(each.kind, each.count) for each in tally.problems()] == [(problems.ROUNDED_TIME, lost)]
