@@ -38,6 +38,12 @@ ODD_ENTRIES = (
     '  {\n    "name": {"ph": 1}}',
 )
 
+LISTS = (
+    r"| |,|,,|{}|{},|{},,|,{}|{},,{}|{} {}|{}{}|[|[]|[{}]|[],{}|1|1,2,|]|]]|}|}]|{]|{}]|{}],{}|{},]|{},]]|{|{},{"
+    r'|{},{},{|x|x,{}|{},x|{},x,{}|null|null,|"|"a"|"a|"]"|\|"\|{"a\":|{"a":1}x,{}|{"a":[}|{"a":{]}|{"a":}'
+)
+"""What stands between the brackets of a list, right or wrong, separated by `|`."""
+
 HEADS = (
     *(b"", b" \n", b"PK\x03\x04", b"BZh9", b"\x1f\x8b", b"SQLite format 3\0", b"NVR\0", b"NVP\0", b"\xff\xfea\0"),
     *(
@@ -92,6 +98,9 @@ def describe_texts() -> Iterator[str]:
         yield f"without byte {place}: {describe_text(SMALL[:place] + SMALL[place + 1 :], chunk_size=64)}"
     for size in (1, 150, 900, 1 << 18):
         yield f"plain, {size}: {describe_text(kineto_text(40), chunk_size=size)}"
+    for body in LISTS.split("|"):
+        for text in (f"[{body}]", f'{{"traceEvents":[{body}]}}', f'{{"traceEvents":[{{}},{body}', f"[{body}] {{}}"):
+            yield f"{text!r}: {describe_text(text.encode(), chunk_size=8)}"
     for number, entry in enumerate(ODD_ENTRIES):
         for place in (0, 17, 39):
             yield f"odd {number} at {place}: {describe_text(kineto_text(40, {place: entry}), chunk_size=600)}"

@@ -10,7 +10,10 @@ from random import Random
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.rank_traces import BASE, Collective, Run
 from tests.helpers.stored_answers import compare_answers, join, join_array
+from torchprof_tui.trace.core.problems import LOST_RANK
+from torchprof_tui.trace.model.ranks import LostRank
 from torchprof_tui.trace.ranks.collective_matching import match_collectives, read_collectives
+from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks
 
 OPERATIONS = ("allreduce", "_allgather_base", "alltoall", "send", "broadcast")
 
@@ -70,3 +73,11 @@ def test_answers_of_drawn_runs(tmp_path: Path) -> None:
         folder.mkdir()
         lines += list(describe_run(seed, folder))
     compare_answers("ranks", lines)
+
+
+def test_ranks_that_are_lost_are_reported(tmp_path: Path) -> None:
+    models = [rank.trace for rank in load_merged_ranks(draw_run(1).write(tmp_path)).all_ranks]
+    opened = [OpenedRank(number, "rank", model, read_collectives(model)) for number, model in enumerate(models)]
+    lost = [LostRank(7, "rank7.json", "cut short"), LostRank(None, "x.json", "not a trace")]
+    found = [each for each in merge_ranks(opened, "ranks", lost).problems if each.kind == LOST_RANK]
+    assert [(each.count, each.example) for each in found] == [(2, "rank 7: cut short")]
