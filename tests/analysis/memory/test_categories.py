@@ -359,3 +359,21 @@ def test_published_timeline_bears_out_the_rules_of_what_is_older() -> None:
     assert rests.min() == 0
     assert rests.max() == UNSPLIT
     assert len(set(np.array(gradients)[asked == 2_359_296])) == 6  # so that no rule finds the block from the size
+
+
+def test_of_each_size_there_are_as_many_held_parameters_as_gradients() -> None:
+    """Never freed and from before the first pass: the first ones of a size are parameters, the others are not."""
+    sizes, gradients = [512, 1024, 512, 1024, 2048, 1024], [1024, 512, 1024, 512]
+    records = [memory(k + 1, size, 0, device=0, address=1 + k) for k, size in enumerate(sizes)]
+    records += [memory(41 + k, size, 0, device=0, address=50 + k) for k, size in enumerate(gradients)]
+    passes = [
+        python("train.py(3): main", 0, 90),
+        python("nn.Module: Net_0", 20, 10),
+        cpu("autograd::engine::evaluate_function: MmBackward0", 40, 10),
+        annotation("Optimizer.step#SGD.step", 60, 10),
+    ]
+    history = build_memory_history(trace(*passes, *records))
+    assert history is not None
+    found = [Category(number) for number in history.devices[0].category.tolist()]
+    assert [category is Category.PARAMETER for category in found[:6]] == [True, True, True, True, False, False]
+    assert found[6:] == [Category.GRADIENT] * 4

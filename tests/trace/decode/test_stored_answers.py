@@ -26,6 +26,8 @@ ODD_ENTRIES = (
     kineto_entry(5, ts="9007199254740.993"),
     kineto_entry(5, ts="4000000000000001.5", dur="8000000000001"),
     kineto_entry(5, ts="-12.0625", dur="007"),
+    kineto_entry(5, ts="-5000000000000000"),
+    kineto_entry(5, dur="-9000000000000.5"),
     kineto_entry(5, args='"correlation": 12345678901234567, "stream": -7, "grid": [1, 20, 300]'),
     kineto_entry(5, args='"correlation": 1.5, "grid": [1, 2]'),
     kineto_entry(5, name=r'"a\u00e9\\"'),

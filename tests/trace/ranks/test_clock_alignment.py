@@ -168,3 +168,17 @@ def test_an_invalid_base_is_ignored(tmp_path: Path, base: object) -> None:
         document["baseTimeNanoseconds"] = base
         path.write_text(json.dumps(document))
     assert {clock.method for clock in clocks(load_merged_ranks(paths))} == {AlignmentMethod.COLLECTIVES}
+
+
+def test_the_first_event_of_a_rank_may_be_a_collective(tmp_path: Path) -> None:
+    """Nothing but kernels is recorded: without launches their order is that of their starts."""
+    run = late_rank(3)
+    run.shifts, run.bases = (0.0, 500.0, 7.0), (1, 2, 3)
+    paths = run.write(tmp_path)
+    for path in paths:
+        document = json.loads(path.read_text())
+        document["traceEvents"] = [entry for entry in document["traceEvents"] if entry.get("cat") == "kernel"][:1]
+        path.write_text(json.dumps(document))
+    trace = load_merged_ranks(paths)
+    assert [(clock.method, clock.collective_count) for clock in clocks(trace)] == [(AlignmentMethod.COLLECTIVES, 1)] * 3
+    assert len(set((trace.start + trace.duration).tolist())) == 1

@@ -175,6 +175,8 @@ def test_sequences_that_only_overlap() -> None:
     ends = np.arange(7) * 1000
     place = match_sequences(signs, others, ends, np.arange(6) * 1000 + 77)
     assert place.tolist() == [3, 4, 5, 6, -1, -1]
+    assert match_sequences(signs, np.array([9, 1]) << 40, ends, np.array([1, 2])).tolist() == [-1, 0]
+    assert match_sequences(signs, np.array([7, 9]) << 40, ends, np.array([1, 2])).tolist() == [6, -1]
     assert match_sequences(signs, np.array([9, 9]) << 40, ends, np.array([1, 2])).tolist() == [-1, -1]
     assert match_sequences(signs, np.zeros(0, np.int64), ends, np.zeros(0, np.int64)).tolist() == []
 
