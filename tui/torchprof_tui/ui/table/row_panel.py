@@ -14,7 +14,7 @@ from torchprof_tui.ui.common.painted_widget import Lines, TextPanel, join_column
 from torchprof_tui.ui.common.text_charts import build_strip_chart
 
 RELATIVES_SHOWN = 8  # names listed of the callers, the callees and the kernels each; the others are only counted
-THREE_COLUMN_MIN_WIDTH = 120
+THREE_COLUMN_MIN_WIDTH, COLUMN_GAP = 120, 2
 
 MIN_FULL_NAME_CELLS = 20  # cells from which the recorded name of a kernel is shown behind its short name
 
@@ -76,14 +76,16 @@ class RowPanel(TextPanel):
         ]
         if not (detail.callers or detail.callees or detail.kernels):
             return lines  # a sheet that knows no relatives of its rows
-        block_width = width if width < THREE_COLUMN_MIN_WIDTH else width // 3 - 2
-        blocks = [self._format_relatives(*section, block_width) for section in sections]
+        blocks = [self._format_relatives(*section, width) for section in sections]
         if width < THREE_COLUMN_MIN_WIDTH:
             return [*lines, *(line for block in blocks for line in block)]
-        third = width // 3
-        return lines + join_columns(
-            join_columns(blocks[0], blocks[1], third, palette.text), blocks[2], 2 * third, palette.text
-        )
+        first, second, third = _share_width(blocks, width)
+        blocks = [
+            self._format_relatives(*section, cells)
+            for section, cells in zip(sections, (first, second, third), strict=True)
+        ]
+        left = join_columns(blocks[0], blocks[1], first + COLUMN_GAP, palette.text)
+        return lines + join_columns(left, blocks[2], first + second + 2 * COLUMN_GAP, palette.text)
 
     def _format_spread(self, stats: DurationStatistics, width: int) -> Lines:
         text = (
@@ -112,9 +114,19 @@ class RowPanel(TextPanel):
             return [[(f"{title}: none", palette.muted)]]
         lines: Lines = [[(title, palette.strong)]]
         for relative, label in zip(relatives[:RELATIVES_SHOWN], labels, strict=False):
-            name = truncate(label, max(width - 28, 8))
             numbers = f"{format_share(relative.share):>7} {format_duration(relative.time):>10} {relative.calls:>7,}×  "
-            lines.append([(numbers, palette.text), (name, palette.text)])
+            lines.append([(numbers + truncate(label, max(width - len(numbers), 8)), palette.text)])
         if len(relatives) > RELATIVES_SHOWN:
             lines.append([(f"… and {len(relatives) - RELATIVES_SHOWN:,} more names", palette.muted)])
         return lines
+
+
+def _share_width(blocks: list[Lines], width: int) -> list[int]:
+    """Return a third of the width for each block, or what each fills where one fills more: the widest are cut alike."""
+    room = width - 2 * COLUMN_GAP
+    needs = [max(sum(cell_len(text) for text, _ in line) for line in block) for block in blocks]
+    if max(needs) <= room // 3:
+        return [room // 3] * 3
+    most = next(cells for cells in range(room, 0, -1) if sum(min(need, cells) for need in needs) <= room)
+    spare = (room - sum(min(need, most) for need in needs)) // 3
+    return [min(need, most) + spare for need in needs]
