@@ -53,6 +53,7 @@ class RooflineScreen(ChildScreen):
 
     CSS_PATH = "table_screen.tcss"
     BINDINGS = keys.ROOFLINE
+    help_topic = "roofline"
 
     def __init__(self, rank: Rank) -> None:
         super().__init__()

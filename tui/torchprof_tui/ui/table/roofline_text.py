@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from torchprof_tui.answers.html import format_share
+from rich.cells import cell_len
+
 from torchprof_tui.answers.pictures.roofline import MARKS, choose_axes
 from torchprof_tui.answers.pictures.svg import Axis, shorten_label
 from torchprof_tui.answers.roofline import Roofline
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.cell_text import truncate
+from torchprof_tui.ui.common.number_format import format_share
 
 GUTTER, COLUMNS, LINES = 8, 69, 18
 TABLE, NUMBERS, MIN_NAME = 78, 50, 12  # cells of the table, of its columns beside the name, and of the name
@@ -30,13 +32,16 @@ def format_heading(roofline: Roofline) -> str:
 
 
 def format_table(roofline: Roofline, cells: int = TABLE) -> list[str]:
-    """Format the groups with a rate, most time first, in so many cells."""
-    size = max(min(cells, TABLE) - NUMBERS, MIN_NAME)
+    """Format the groups with a rate, most time first, in at most so many cells."""
+    listed = [(mark, clean(group.kernel), group) for mark, group in zip(MARKS, roofline.list_known(), strict=False)]
+    longest = max((cell_len(name) + 1 for _, name, _ in listed), default=0)
+    size = max(min(cells - NUMBERS, max(longest, TABLE - NUMBERS)), MIN_NAME)
     lines = [f"  {'kernel':<{size}}{'GPU time':>9}{'share':>7}{'rate':>15}{'of peak':>8}  limit"]
-    for mark, group in zip(MARKS, roofline.list_known(), strict=False):
-        name, time = truncate(clean(group.kernel), size - 1), format_duration(group.time_us * 1000)
-        numbers = f"{time:>9}{format_share(group.share):>7}{group.format_rate():>15}{format_share(group.peak_share):>8}"
-        lines.append(f"{mark} {name:<{size}}{numbers}  {group.limit}")
+    for mark, name, group in listed:
+        time, share = format_duration(group.time_us * 1000), format_share(group.share)
+        peak = "" if group.peak_share is None else format_share(group.peak_share)
+        numbers = f"{time:>9}{share:>7}{group.format_rate():>15}{peak:>8}"
+        lines.append(f"{mark} {truncate(name, size - 1):<{size}}{numbers}  {group.limit}")
     return lines
 
 
