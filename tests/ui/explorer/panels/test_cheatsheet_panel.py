@@ -376,7 +376,9 @@ async def test_a_problem_says_what_it_costs(tmp_path: Path) -> None:
         (found,) = [each for each in checked.findings if each.id == "overhead-bound"]
         text = " ".join(screen._panel_controller.cheatsheet_panel.text().split())
         assert f"{format_stake(found, checked.base)} The GPU waits for the CPU" in text
-        assert f"each costs at most of {checked.base.describe()}" in text  # the base is named once, above the entries
+        assert (
+            f"costs at most, as shares of {checked.base.describe()}" in text
+        )  # the base is named once, above the entries
         entry = text[text.index("measured") : text.index("its rule")]
         assert entry.count("%") == found.answer.seen.count("%")
 

@@ -515,7 +515,7 @@ class CheatsheetPanel(Panel):
             checked.verdict, width, self.size.height, palette, with_text, first_finding, checked.base.steps
         )
         if any(finding.cost for finding in fired):
-            lines += wrap_text(f"what each costs at most of {checked.base.describe()}", width, palette.muted, "  ")
+            lines += wrap_text(f"costs at most, as shares of {checked.base.describe()}", width, palette.muted, "  ")
         for finding in fired:
             first = len(lines)
             is_current = finding.id == self._cursor_id

@@ -84,7 +84,10 @@ def format_findings(
     if not problems and checked.verdict.tree is not None:
         return [*format_tree(checked.verdict.tree, max(room - 1, 3), width, palette, checked.base.steps)[:room], *keys]
     shown = (problems or found)[: min(room, MAX_NUMBER_KEYS)]
-    lines = _format_problems(shown, [format_stake(finding, checked.base) for finding in shown], width, room, palette)
+    stakes = [format_stake(finding, checked.base) for finding in shown]
+    if first := next(filter(None, stakes), ""):  # it names what all shares are of
+        stakes[stakes.index(first)] += f" of {checked.base.label}"
+    lines = _format_problems(shown, stakes, width, room, palette)
     left, tree = room - len(lines), checked.verdict.tree
     if tree is not None and left >= TIME_MIN_LINES:
         lines += [[], *format_tree(tree, min(left - 1, MAX_TIME_LINES + 1), width, palette, checked.base.steps)]
@@ -106,9 +109,9 @@ def _format_problems(shown: Sequence[Finding], stakes: Sequence[str], width: int
         spare -= len(actions[-1])
     lines: Lines = []
     for head, action in zip(heads, actions, strict=True):
-        whole = len(head) - 1 <= spare
-        spare -= len(head) - 1 if whole else 0
-        lines += [*(head if whole else [_cut_line(head, width)]), *action]
+        whole = min(len(head) - 1, spare)
+        spare -= whole
+        lines += [*head[:whole], _cut_line(head[whole:], width), *action]
     return lines
 
 
@@ -117,7 +120,8 @@ def _format_action(finding: Finding, width: int, room: int, palette: Palette) ->
     if room < 1 or not finding.remedy.action:
         return []
     lines = hang_text("    do ", DO_CELLS, clean(finding.remedy.action), width - DO_CELLS, palette)
-    return lines if len(lines) <= room else [_cut_line(lines, width)]
+    whole = min(len(lines), room) - 1
+    return [*lines[:whole], _cut_line(lines[whole:], width)]
 
 
 def _cut_line(lines: Lines, width: int) -> list[TextRun]:
@@ -221,8 +225,11 @@ def _format_gaps(gaps: Sequence[LargestGap], room: int, width: int, palette: Pal
     for gap in gaps[: min(room - len(lines), MAX_TIME_LINES)]:
         start = format_time(gap.start, 10 ** max(len(str(gap.duration)) - 3, 0))
         text = f"at {start} · {gap.label}" + (f" · {gap.place}" if gap.place else "")
-        lines += hang_text(f"{format_duration(gap.duration):>8} ", 9, clean(text), width - 9, palette)
-    return lines[:room]
+        entry = hang_text(f"{format_duration(gap.duration):>8} ", 9, clean(text), width - 9, palette)
+        if len(lines) + len(entry) > room:
+            break
+        lines += entry
+    return lines
 
 
 MAX_LISTED = 3  # kernels of either side whose names are listed; the others are counted
