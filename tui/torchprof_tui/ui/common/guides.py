@@ -22,8 +22,8 @@ details | Panel: details | self time, total time, launch
     time: its duration, its self time if other events are nested in it, and its start
     lane: the thread or stream, and the nesting depth of the event
     within: its parent, its start after that of the parent, and its share of the parent's time
-    alike: all events of the same name: their number, shortest, median, longest, sum
-    link: the call that launched it, or the GPU work that it launched; ] and [ go there
+    same name: all events of the same name: their number, shortest, median, longest, sum
+    cause, launches: the call that launched it, or the GPU work that it launched; [ and ] go there
     args: the args that the profiler recorded with it, as in the file
 chain | Panel: chain | dispatch chain, launch latency, queue delay, self time
     first line: launch latency and queue delay of the GPU work, and the work before it in the queue
@@ -46,10 +46,10 @@ cheatsheet | Panel: cheatsheet | scope, pattern, finding, evidence, cost, verdic
     first line: the scope, and how many patterns are problems, notes, not present, undetermined
     verdict: what limits the scope and what to do first; below it, how its time divides
     ● ○ ·: a problem that costs 2 % of the time or more; a note; an effect of the profiler
-    numbers: the time that a fix could save, and its share of the scope
-    measured: measured: the numbers here; meaning: why it matters; fix: what to change
-    rule: how the pattern is decided, with the thresholds and the reason for each
-    evidence: the events that show it: enter fits the first, n N go through them
+    numbers: the most that it costs, and that as a share of what the line above the list names
+    measured, why, do: the numbers here; why it matters; what to change
+    go to: the events that show it: enter fits the first, n N go through them
+    rule: how the pattern is decided, with the thresholds and the reason for each; E shows it
     ?: patterns that this trace cannot decide, with the reason
 range | Panel: range | GPU busy, self time, step
     first line: the length, start and end of the marked range; m sets its end
@@ -102,6 +102,10 @@ flame | Flame graph | flame graph, self time, scope, launch
     GPU time: kernels, copies and memsets, below the frame that launched them
     CPU time: events on CPU threads, without what is nested in them; waiting counts too
     (no …): time for which no such frame was recorded
+roofline | Roofline | roofline, kernel
+    ╱ ─: the rate that the memory allows at this number of operations for each byte; the peak of a data type
+    1 … 9, a …: the kernels below, most GPU time first; o: others. share: of the time of all GPU work
+    limit: the peak that is near; neither: under 30 % of both; unknown: no bytes or operations are known
 memory | Memory
     curve: allocated bytes over time, stacked by category; each cell shows its highest moment
     ▼ peak, ╌: the most that is allocated in the trace; reserved memory, where it is recorded

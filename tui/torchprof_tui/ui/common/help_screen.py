@@ -44,6 +44,7 @@ LANE_SYMBOLS = (
     ("[▂▃▁]", "on the overview: the part of the trace on screen"),
     ("▼", "on the ruler: the time at which w and s zoom"),
     ("▾ ▸ ▴", "a lane or rank unfolded, folded; a lane pinned"),
+    ("rank 0 71 %", "how much of its time the GPUs of the rank are busy"),
 )
 
 KINDS_SHOWN = tuple(kind for kind in KIND_NAMES if Kind.STEP <= kind <= Kind.OVERHEAD)

@@ -134,8 +134,8 @@ E                panels.rule          rule                 rule: show or hide ho
     found: its rule and its limits
 L                panels.source        open_source          source: open the source line that the finding or the chain
     names
-J                panels.down          scroll_panel(1)      panel down: scroll the panel down
-K                panels.up            scroll_panel(-1)     panel up: scroll the panel up
+J                panels.down          scroll_panel(1)      panel down: scroll the panel down; ▾7: 7 lines are below
+K                panels.up            scroll_panel(-1)     panel up: scroll the panel up; ▴7: 7 lines are above
 t                screens.table        child('table')       table: the profiler table; on it: back
 T                screens.tree         child('tree')        tree: the dispatch tree: all calls by their path, heaviest
     first; on it: back
