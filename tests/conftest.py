@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 
+from tests.helpers.frozen_heap import freeze_heap
 from tests.helpers.paths import FIXTURES, SAMPLES, SHARED_TRACES, is_long
 from tests.helpers.warm_program import fork_workers
 from torchprof_tui.trace.core.extensions import list_command_names
@@ -95,8 +96,7 @@ def pytest_collection_finish() -> None:
 
     For good: the app thaws everything when it ends, and each full collection would take most of a second from then on.
     """
-    gc.collect()
-    gc.freeze()
+    freeze_heap()
     gc.freeze = gc.unfreeze = lambda: None  # type: ignore[assignment]
 
 

@@ -34,21 +34,24 @@ def name_findings(report: FleetReport) -> set[tuple[str, tuple[int, ...], int | 
     }
 
 
-@pytest.fixture(scope="module")
-def faulty_report(tmp_path_factory: pytest.TempPathFactory) -> FleetReport:
-    faults = choose_faults(64, 8, measure_step(BASE))
-    return compare_files(write_fleet(BASE, tmp_path_factory.mktemp("faulty"), 64, 8, faults, repeats=2))
+@pytest.fixture(scope="module", params=[32, pytest.param(64, marks=pytest.mark.long)])
+def faulty_report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> FleetReport:
+    faults = choose_faults(request.param, 8, measure_step(BASE))
+    return compare_files(write_fleet(BASE, tmp_path_factory.mktemp("faulty"), request.param, 8, faults, repeats=2))
 
 
-def test_every_fault_of_64_ranks_is_named_and_nothing_else(faulty_report: FleetReport) -> None:
+def test_every_fault_of_many_ranks_is_named_and_nothing_else(faulty_report: FleetReport) -> None:
+    count = len(faulty_report.fleet)
+    slow_host = count // 8 // 2 * 8
     assert name_findings(faulty_report) == {
-        ("slow_host", tuple(range(32, 40)), None),
-        ("slow_gpu", (21,), None),
-        ("late", (61,), None),
+        ("slow_host", tuple(range(slow_host, slow_host + 8)), None),
+        ("slow_gpu", (count // 3,), None),
+        ("late", (count - 3,), None),
         ("stall", (1,), 3),
     }
     assert not faulty_report.lost
-    assert len(faulty_report.fleet) == faulty_report.fleet.world_size == 64
+    assert count == faulty_report.fleet.world_size
+    assert count in (32, 64)
 
 
 def test_sizes_of_the_faults_are_those_that_were_put_in(faulty_report: FleetReport) -> None:
@@ -56,7 +59,7 @@ def test_sizes_of_the_faults_are_those_that_were_put_in(faulty_report: FleetRepo
     assert size[FindingKind.SLOW_HOST] == pytest.approx(1.4, rel=0.02)
     assert size[FindingKind.SLOW_GPU] == pytest.approx(1.3, rel=0.02)
     host = next(found.host for found in faulty_report.findings if found.kind is FindingKind.SLOW_HOST)
-    assert host == "node004"
+    assert host == f"node{len(faulty_report.fleet) // 16:03}"
 
 
 def test_healthy_ranks_have_no_findings(tmp_path: Path) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.helpers.explorer_app import settled
 from tests.helpers.fleet_app import fleet_screen, make_source, sketch_job
-from tests.helpers.golden_files import at_every_size, compare_golden, text_on_screen
+from tests.helpers.golden_files import cases_at_every_size, compare_golden, text_on_screen
 
 CASES = {
     "fleet": (),
@@ -19,8 +17,7 @@ CASES = {
 }
 
 
-@at_every_size
-@pytest.mark.parametrize("name", list(CASES))
+@cases_at_every_size("name", CASES)
 async def test_screen(name: str, size: tuple[int, int]) -> None:
     async with fleet_screen(make_source(sketch_job(), ("runs/job/cut.json: not a trace",)), size) as (screen, pilot):
         for key in CASES[name]:

@@ -1,13 +1,14 @@
 """Goldens: the text of a screen at six terminal sizes, one file for each size in `tests/snapshots`.
 
-Each push compares PUSH_SIZES, the long run (`pytest -m long`) the other four. `UPDATE_GOLDENS=1 pytest -k golden`
-rewrites the files of all six. Read the difference before you commit it.
+Each push compares PUSH_SIZES, and of many cases each at one of them; the long run (`pytest -m long`) the others.
+`UPDATE_GOLDENS=1 pytest -k golden` rewrites the files of all six. Read the difference before you commit it.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -40,6 +41,18 @@ def mark_size(size: tuple[int, int]) -> Any:
 
 
 at_every_size = pytest.mark.parametrize("size", [mark_size(size) for size in SIZES])
+
+
+def cases_at_every_size(names: str, cases: Iterable[Any]) -> pytest.MarkDecorator:
+    """Parametrize a test by cases (whose first value is a name) and sizes; a push has one size of each, in turn."""
+    parameters = []
+    for position, case in enumerate(cases):
+        values = case if isinstance(case, tuple) else (case,)
+        for size in SIZES:
+            is_long = size != PUSH_SIZES[position % len(PUSH_SIZES)] and not UPDATES_GOLDENS
+            marks = pytest.mark.long if is_long else ()
+            parameters.append(pytest.param(*values, size, marks=marks, id=f"{values[0]}-{format_size(size)}"))
+    return pytest.mark.parametrize(f"{names},size", parameters)
 
 
 @cache

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from tests.helpers.explorer_app import explorer, settled
-from tests.helpers.golden_files import at_every_size, compare_golden, load_sample, text_on_screen
+from tests.helpers.golden_files import cases_at_every_size, compare_golden, load_sample, text_on_screen
 from tests.helpers.paths import SAMPLES
 
 CASES = {
@@ -36,8 +34,7 @@ CASES = {
 }
 
 
-@at_every_size
-@pytest.mark.parametrize("name", list(CASES))
+@cases_at_every_size("name", CASES)
 async def test_screen(name: str, size: tuple[int, int]) -> None:
     sample, keys = CASES[name]
     async with explorer(load_sample(sample), size) as (screen, pilot):

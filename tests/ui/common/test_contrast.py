@@ -141,7 +141,7 @@ SCREENS = {
 }
 
 
-@pytest.mark.parametrize(("name", "theme"), keep_some(product(SCREENS, THEMES), 6))
+@pytest.mark.parametrize(("name", "theme"), keep_some(product(SCREENS, THEMES), 4))
 async def test_text_on_screens_can_be_read(name: str, theme: str) -> None:
     async with explorer(load_sample("train_gpt_stack_memory"), (120, 40)) as (screen, pilot):
         for each in THEMES.values():

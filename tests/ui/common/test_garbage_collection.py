@@ -17,6 +17,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from tests.helpers.explorer_app import until
+from tests.helpers.frozen_heap import freeze_heap
 from tests.helpers.long_run import keep_some
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.loading.resolve import resolve_specs
@@ -25,6 +26,12 @@ from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.start.loading_screen import LoadingScreen
 
 SAMPLE, OTHER_SAMPLE = "sample:matmul_add_64_cold_eager", "sample:linear_eager"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _heap_without_other_tests() -> None:
+    """What earlier tests have left would be traversed by each of these tests' full collections."""
+    freeze_heap()
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.helpers.long_run import keep_some
 from tests.helpers.picture_terminal import CELL, PictureTerminal, read_png
 from tests.ui.common.test_terminal_driver import SHELL_SCRIPT
 from torchprof_tui.program.terminal_graphics import PLACEHOLDER
@@ -51,7 +52,7 @@ def measure_gutter(terminal: PictureTerminal, line: int) -> int:
     return terminal.screen.display[line].index("│") + 1
 
 
-@pytest.mark.parametrize(("reports_pixels", "colors"), [(True, "truecolor"), (False, "")])
+@pytest.mark.parametrize(("reports_pixels", "colors"), keep_some([(True, "truecolor"), (False, "")], 1))
 def test_the_overview_and_the_memory_curve_are_pictures(reports_pixels: bool, colors: str) -> None:
     """With true colours and with 256; where the size of a cell is known from the system, and from the terminal."""
     options = {"reports_pixels": reports_pixels, "COLORTERM": colors}
@@ -133,7 +134,7 @@ def test_a_copy_of_the_screen_has_characters(tmp_path: Path) -> None:
     assert any(level in text for level in LEVELS)
 
 
-@pytest.mark.parametrize(("name", "draws"), [("", True), ("WezTerm 20260331", True), (KITTY, False)])
+@pytest.mark.parametrize(("name", "draws"), keep_some([("", True), ("WezTerm 20260331", True), (KITTY, False)], 2))
 def test_other_terminals_show_characters(name: str, draws: bool) -> None:
     with PictureTerminal(COMMAND, name=name, draws=draws, columns=90, lines=30) as terminal:
         terminal.wait_for("% shown", "stream 7")

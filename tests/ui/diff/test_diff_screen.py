@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.diff_app import comparison, lines_of, status_of
 from tests.helpers.explorer_app import settled, two_steps, until
-from tests.helpers.golden_files import at_every_size, compare_golden, load_sample
+from tests.helpers.golden_files import cases_at_every_size, compare_golden, load_sample
 from tests.helpers.long_run import keep_some
 from tests.helpers.trace_builder import cpu, event, kernel, runtime, step, trace
 from torchprof_tui.analysis.compare.event_matches import EventStatus
@@ -266,8 +266,7 @@ async def test_small_screens_are_usable_or_say_what_is_missing(width: int) -> No
         assert "needs 40x14 cells" in " ".join(line.strip() for line in lines_of(screen))
 
 
-@at_every_size
-@pytest.mark.parametrize(("name", "keys"), [("diff", ()), ("diff-difference", ("n", "enter", "m"))])
+@cases_at_every_size("name,keys", [("diff", ()), ("diff-difference", ("n", "enter", "m"))])
 async def test_goldens(name: str, keys: tuple[str, ...], size: tuple[int, int]) -> None:
     async with comparison(load_sample(NAIVE), load_sample(FLASH), size) as (screen, pilot):
         await pilot.press(*keys)

@@ -99,7 +99,7 @@ CASES = [("two steps", state) for state in PREPARATIONS] + [
 ]
 
 
-@pytest.mark.parametrize(("shown", "state"), keep_some(CASES, 6))
+@pytest.mark.parametrize(("shown", "state"), keep_some(CASES, 4))
 async def test_each_key_of_the_explorer_acts_or_says_why(
     shown: str, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

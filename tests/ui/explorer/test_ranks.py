@@ -16,7 +16,7 @@ from textual.geometry import Offset
 from textual.pilot import Pilot
 
 from tests.helpers.explorer_app import explorer, settled, text_of, until
-from tests.helpers.golden_files import at_every_size, compare_golden, text_on_screen
+from tests.helpers.golden_files import at_every_size, cases_at_every_size, compare_golden, text_on_screen
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.rank_traces import late_rank
 from torchprof_tui.analysis.patterns.verdict.rank_checks import MultiRankChecker
@@ -381,9 +381,8 @@ def _three_ranks() -> Trace:
         return load_merged_ranks(late_rank(3).write(Path(folder)))
 
 
-@at_every_size
-@pytest.mark.parametrize(
-    ("name", "keys"),
+@cases_at_every_size(
+    "name,keys",
     [("ranks", ()), ("ranks-open", ("down", "down", "space")), ("arrivals", ("down", "t", "shift+tab", "shift+tab"))],
 )
 async def test_goldens(name: str, keys: tuple[str, ...], size: tuple[int, int], shown: Trace) -> None:

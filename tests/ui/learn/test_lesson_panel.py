@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.helpers.explorer_app import press_at_once, settled, until
-from tests.helpers.golden_files import at_every_size, compare_golden, text_on_screen
+from tests.helpers.golden_files import cases_at_every_size, compare_golden, text_on_screen
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.learn.case_file import Case, list_cases
 from torchprof_tui.learn.lesson import Lesson, Phase
@@ -227,8 +227,7 @@ async def test_the_list_opens_another_sample_and_begins() -> None:
         await until(pilot, lambda: "x has a batch of 8 now" in text(app))
 
 
-@at_every_size
-@pytest.mark.parametrize("phase", ["ask", "tell"])
+@cases_at_every_size("phase", ["ask", "tell"])
 async def test_golden(phase: str, size: tuple[int, int]) -> None:
     async with learning("sample:matmul_add_64_cold_eager", CASES["first-look"], size) as (app, pilot, _):
         if phase == "tell":

@@ -14,7 +14,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.helpers.explorer_app import settled, until
-from tests.helpers.golden_files import at_every_size, compare_golden, text_on_screen
+from tests.helpers.golden_files import cases_at_every_size, compare_golden, text_on_screen
 from tests.helpers.memory_fixtures import MEMORY
 from torchprof_tui.analysis.memory.snapshots.snapshot_file import BlockState
 from torchprof_tui.app import TorchprofApp
@@ -186,9 +186,8 @@ def test_a_file_that_is_none_is_one_line_and_an_error(tmp_path: Path, capsys: py
     assert len(printed.err.strip().splitlines()) == 1
 
 
-@at_every_size
-@pytest.mark.parametrize(
-    ("name", "path", "keys"),
+@cases_at_every_size(
+    "name,path,keys",
     [
         ("snapshot-lines", SNAPSHOT, ("down",)),
         ("snapshot-segments", OOM, ("tab", "tab", "tab", "down")),

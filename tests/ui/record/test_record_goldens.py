@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.explorer_app import settled
-from tests.helpers.golden_files import at_every_size, compare_golden, text_on_screen
+from tests.helpers.golden_files import cases_at_every_size, compare_golden, text_on_screen
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.runs.history import PastRun, StoredRequest
 from torchprof_tui.runs.recording_request import RecordingRequest
@@ -53,8 +53,7 @@ FORM_CASES = {
 }
 
 
-@at_every_size
-@pytest.mark.parametrize("name", list(FORM_CASES))
+@cases_at_every_size("name", FORM_CASES)
 async def test_record_form(name: str, size: tuple[int, int]) -> None:
     app = TorchprofApp()
     async with app.run_test(size=size) as pilot:
@@ -123,8 +122,7 @@ class Untraced(LiteralRecording):
 STATES = {state.__name__.lower(): state for state in (LiteralRecording, Asking, Stopping, Finished, Crashed, Untraced)}
 
 
-@at_every_size
-@pytest.mark.parametrize("state", list(STATES))
+@cases_at_every_size("state", STATES)
 async def test_recording(state: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording_screen, "Recording", STATES[state])
     monkeypatch.setattr(RecordingScreen, "action_show_trace", lambda _: None)  # there is no trace to open

@@ -14,6 +14,8 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Static
 
+from tests.helpers.golden_files import SIZES
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import ROOT
 from torchprof_samples import find
 from torchprof_tui.app import TorchprofApp
@@ -158,7 +160,7 @@ async def test_without_a_gpu_workloads_that_need_one_are_grey_and_say_why(monkey
             assert app.screen.query_one(Input).value == ("graph_replay" if has_gpu else "graph_replay --eager")
 
 
-@pytest.mark.parametrize("size", [(80, 24), (100, 30), (120, 40), (160, 48), (240, 60)])
+@pytest.mark.parametrize("size", keep_some(map(pytest.param, SIZES[:5]), 2))
 async def test_no_key_hint_is_cut(size: tuple[int, int]) -> None:
     app = TorchprofApp()
     async with app.run_test(size=size) as pilot:

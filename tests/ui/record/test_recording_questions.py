@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.helpers.golden_files import SIZES
+from tests.helpers.long_run import keep_some
 from tests.ui.record.test_record_screen import alone, output, shown, started, until
 from torchprof_tui.app import TorchprofApp
 
@@ -22,7 +24,7 @@ time.sleep(60)
 """
 
 
-@pytest.mark.parametrize("size", [(80, 24), (100, 30), (120, 40), (160, 48), (240, 60)])
+@pytest.mark.parametrize("size", keep_some(map(pytest.param, SIZES[:5]), 2))
 async def test_a_large_recording_asks_and_a_key_answers(size: tuple[int, int]) -> None:
     app = TorchprofApp()
     async with app.run_test(size=size) as pilot:

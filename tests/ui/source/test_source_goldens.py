@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers.explorer_app import explorer, settled
-from tests.helpers.golden_files import at_every_size, compare_golden, load_sample, text_on_screen
+from tests.helpers.golden_files import cases_at_every_size, compare_golden, load_sample, text_on_screen
 from torchprof_tui.analysis.dispatch.source_line import SourceLine
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.sources.program_file import ProgramFile, ProgramFileReader
@@ -30,8 +30,7 @@ CASES = {
 }
 
 
-@at_every_size
-@pytest.mark.parametrize("name", list(CASES))
+@cases_at_every_size("name", CASES)
 async def test_source_screen(name: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     place, function = CASES[name]
 

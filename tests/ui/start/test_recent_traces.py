@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from textual.pilot import Pilot
 from textual.widgets import OptionList
 
+from tests.helpers.long_run import keep_some
 from torchprof_samples import SAMPLES
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.core.typed_json import MAX_TEXT
@@ -68,7 +69,7 @@ HOSTILE: dict[str, str | bytes] = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", keep_some(HOSTILE, 4))
 async def test_the_start_screen_opens_with_any_list(name: str) -> None:
     store(HOSTILE[name])
     app = TorchprofApp()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.explorer_app import settled
-from tests.helpers.golden_files import at_every_size, compare_golden, text_on_screen
+from tests.helpers.golden_files import at_every_size, cases_at_every_size, compare_golden, text_on_screen
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.loading.opener import SingleTraceOpener
 from torchprof_tui.ui.start import recent_traces, start_screen
@@ -45,8 +45,7 @@ def known_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recent_traces, "read_commands", lambda _: {str(TRAIN_TRACE): f"python {command}"})
 
 
-@at_every_size
-@pytest.mark.parametrize(("name", "keys"), [("start", ()), ("start-guide", ("i",)), ("start-last", ("end",))])
+@cases_at_every_size("name,keys", [("start", ()), ("start-guide", ("i",)), ("start-last", ("end",))])
 async def test_start_screen(name: str, keys: tuple[str, ...], size: tuple[int, int]) -> None:
     app = TorchprofApp()
     async with app.run_test(size=size) as pilot:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.analysis.rank_path.simulated_ranks import write_late_run
 from tests.helpers.explorer_app import event_of, explorer, settled, text_of, two_steps, until
-from tests.helpers.golden_files import at_every_size, compare_golden, load_sample, text_on_screen
+from tests.helpers.golden_files import at_every_size, cases_at_every_size, compare_golden, load_sample, text_on_screen
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.rank_traces import late_rank
 from tests.helpers.trace_builder import cpu, kernel, runtime, step, trace
@@ -309,9 +309,8 @@ async def test_goldens_of_ranks(late_ranks: Trace, size: tuple[int, int]) -> Non
     compare_golden("explorer-critical-path-ranks", size, drawn)
 
 
-@at_every_size
-@pytest.mark.parametrize(
-    ("name", "sample", "keys"),
+@cases_at_every_size(
+    "name,sample,keys",
     [
         ("critical-path", "train_gpt_eager", ("C", "down", "enter")),
         ("critical-path-gpu", "multi_stream_overlap", ("C",)),
