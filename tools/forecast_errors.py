@@ -25,6 +25,7 @@ TRIED_HEAD = "| program | finding | remedy | predicted | measured |"
 
 HEADLINES = {
     "the same mask is made again at each use": "repeated-mask",
+    "the same table of positions is made again at each use": "repeated-mask",
     "gradients are clipped in a loop over the parameters": "op-loop",
     "weights are cast to another type at each use": "op-loop",
     "kernels with few thread blocks": "few-blocks",

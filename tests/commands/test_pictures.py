@@ -243,6 +243,6 @@ def test_the_roofline_is_printed_where_no_file_is_named(tmp_path: Path, capsys: 
     assert next(number for number, row in enumerate(plot) if row[column : column + 1] == "╱") < row_of["2"]
     rows = [re.split(r"  +", line.strip()) for line in lines if re.match(r"[12] gemm", line)]
     assert [row[1:] for row in rows] == [
-        ["1.50 ms", "95.5%", "733 TFLOP/s", "74.1%", "compute"],
-        ["40.0 µs", "2.5%", "53.7 TFLOP/s", "70.2%", "memory"],
+        ["1.50 ms", "96 %", "733 TFLOP/s", "74 %", "compute"],
+        ["40.0 µs", "2.5 %", "53.7 TFLOP/s", "70 %", "memory"],
     ]

@@ -130,6 +130,14 @@ def test_the_rounds_of_a_loop_and_the_time_between_are_at_stake() -> None:
     assert "together once" in finding.remedy.action
 
 
+@pytest.mark.parametrize("reads", [("aten::slice", "aten::_to_copy"), ("aten::slice", "aten::item")])
+def test_a_backward_pass_before_the_reads_is_no_part_of_them(reads: Sequence[str]) -> None:
+    """The first op of the first round is missing; the op before it calls the backward pass, on another thread."""
+    entries = steps(op("aten::ones_like", 450), backward(), run([*reads, *reads][1:] + [*reads] * 8, 1300))
+    finding = check_pattern(trace(*entries), "reads-one-by-one")
+    assert 2 * (19 * 11 - 1) * 1000 <= finding.answer.at_stake < 2 * 700 * 1000
+
+
 def test_layers_between_two_reads_are_the_program_itself() -> None:
     entries = steps(run(("aten::linear", "aten::item") * 10, 100))
     assert check_pattern(trace(*entries), "reads-one-by-one").state is ABSENT

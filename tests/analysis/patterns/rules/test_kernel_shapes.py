@@ -69,6 +69,22 @@ def on_h200(blocks: int, duration: float, name: str = SOFTMAX) -> State:
     return check_pattern(trace(*entries, header={"deviceProperties": [H200]}), "few-blocks").state
 
 
+SORTED_ADD = "void (anonymous namespace)::indexing_backward_kernel<float, 4>(long const*, long const*, float const*)"
+
+
+@pytest.mark.parametrize(("rows", "state"), [(500_000, FIRED), (800, ABSENT)])
+def test_equal_rows_that_the_gradient_of_an_indexing_adds(rows: int, state: State, tmp_path: Path) -> None:
+    inputs: dict[str, Any] = {
+        "Input Dims": [[8, 256], [], [rows, 256], [], []],
+        "Input type": ["float", "", "float", "", ""],
+    }
+    finding = check_saved(tmp_path, "colliding-atomics", *op("aten::_index_put_impl_", SORTED_ADD, **inputs))
+    assert finding.state is state
+    if state is FIRED:
+        assert "gradient adds equal rows" in finding.answer.headline
+        assert "F.embedding" in finding.remedy.action
+
+
 @pytest.mark.parametrize(("name", "state"), case_params(CASES))
 def test_fires_absent_cannot_tell(name: str, state: State, tmp_path: Path) -> None:
     finding = check_saved(tmp_path, name, *CASES[name][state])

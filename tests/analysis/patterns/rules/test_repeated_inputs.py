@@ -79,6 +79,25 @@ def test_fires_absent_cannot_tell(name: str, state: State, tmp_path: Path) -> No
     assert len(finding.answer.events) > 0 if state is FIRED else True
 
 
+POSITIONS = ["arange", "mul", "exp", "arange", "mul", "sin", "cos", "cat"]
+
+
+@pytest.mark.parametrize(
+    ("names", "state"),
+    [
+        ([*POSITIONS, "add"] * 4, FIRED),
+        ([*POSITIONS, "add"] * 2, ABSENT),
+        ([*POSITIONS[3:], "add"] * 4, ABSENT),  # of one range: the sine of a time
+    ],
+)
+def test_a_table_of_positions_that_is_made_again_is_a_constant(names: list[str], state: State) -> None:
+    finding = check_pattern(trace(*in_step(*ops(names, 100))), "repeated-mask")
+    assert finding.state is state
+    if state is FIRED:
+        assert finding.answer.headline == "the same table of positions is made again at each use"
+        assert len(finding.answer.events) == 4 * 2 * len(POSITIONS)
+
+
 def test_every_pattern_has_a_trace_for_each_answer() -> None:
     assert not find_missing_answers(repeated_inputs, CASES)
 

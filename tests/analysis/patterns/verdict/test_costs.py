@@ -207,6 +207,20 @@ def test_the_wait_that_the_verdict_names_costs_what_it_says() -> None:
     assert costs["gc-pause"] == 0
 
 
+def test_a_loop_that_the_verdict_names_costs_its_waits_too() -> None:
+    """Two thirds of a step are a loop, in a third of which the CPU waits for a result of the GPU."""
+    entries = [step(1, 0, 9_000), *(each for n in range(10) for each in working_op(10 + 300 * n, 290, f"aten::op{n}"))]
+    for k in range(60):
+        at = 3000 + 100 * k
+        entries += [*working_op(at, 45, "aten::eq"), *working_op(at + 45, 54, "aten::index")]
+        entries.append(runtime("cudaStreamSynchronize", at + 60, 30, 5_000 + k))
+    built = trace(*entries)
+    report = check_trace(built, default_scope(built))
+    assert report.problems[0].id == "op-loop"
+    assert report.problems[0].share == pytest.approx(0.665, abs=0.02)
+    assert_costs_hold(report)
+
+
 def test_what_costs_most_comes_first_though_the_gpu_waits_for_input() -> None:
     """330 µs of a step in the data loader, and 500 µs of products that tensor cores would shorten."""
     loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"

@@ -61,14 +61,24 @@ def answer_fault(
     """Answer that ops are without need: `rows` int64[k] of CPU events, at any depth.
 
     The time at stake is that of the GPU work launched inside them, and of the events themselves where the GPU is idle:
-    the mean of the devices. `kept`: those of `rows` that are left once the fault is mended (one op in place of many).
-    `gaps`: rows, int64[m, 2]: the time of the thread between each two is without need as well. `beside`: further time
-    that the CPU could do without. `headline`: see `Answer`.
+    the mean of the devices. `kept`: those of `rows` that are left once the fault is mended (one op in place of many):
+    where any are gone, the time is theirs alone. `gaps`: rows, int64[m, 2]: the time of the thread between each two is
+    without need as well. `beside`: further time that the CPU could do without. `headline`: see `Answer`.
     """
-    tables, (t0, t1) = view.tables, view.window
+    tables, work, (t0, t1) = view.tables, view.work, view.window
     events = view.select_in_scope(tables.event_table(sorted_unique(rows)))
     launched = find_launched_work(view, events.row)
-    host, work = (events.intervals | beside).clip(t0, t1), view.work
+    evidence = np.concatenate([events.row, work.events.row[launched]]).astype(np.int64)
+    removed = None
+    if kept is not None:
+        gone = events.select(~is_in(events.row, kept))
+        gone_work = find_launched_work(view, gone.row)
+        removed = np.concatenate([gone.row, work.events.row[gone_work]]).astype(np.int64)
+        if len(removed):
+            events, launched = gone, gone_work
+        else:  # nothing is known to be gone
+            gaps = None
+    host = (events.intervals | beside).clip(t0, t1)
     if gaps is not None:
         first, last = gaps.T
         ends = view.trace.start[first] + view.trace.duration[first]
@@ -78,12 +88,6 @@ def answer_fault(
         own = work.events.select(launched[work.device[launched] == device])
         idle: Intervals = view.gap_finder.known_idle_intervals[device] & host
         lost += own.intervals.clip(t0, t1).total + idle.total
-    evidence = np.concatenate([events.row, work.events.row[launched]]).astype(np.int64)
-    removed = None
-    if kept is not None:
-        gone = events.row[~is_in(events.row, kept)]
-        removed = np.concatenate([gone, work.events.row[find_launched_work(view, gone)]]).astype(np.int64)
-        gaps = gaps if len(removed) else None  # nothing is known to be gone
     at_stake = lost // max(len(tables.devices), 1)
     return Answer.fired(seen, evidence, at_stake, remedy, host, None, removed, gaps, headline)
 

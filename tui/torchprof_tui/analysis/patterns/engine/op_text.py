@@ -49,6 +49,8 @@ _LETTERS = {
     "D": "dropout dropout_",
     "w": "masked_fill masked_fill_ where",
     "f": "full ones zeros full_like ones_like zeros_like new_full new_ones new_zeros",
+    "A": "arange linspace",
+    "B": "sin cos",
     "T": "triu triu_ tril tril_",
     "G": "diag diag_embed diagflat",
     "O": "sort argsort",

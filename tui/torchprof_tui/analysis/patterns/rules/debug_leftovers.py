@@ -121,32 +121,39 @@ def find_read_chains(tables: TraceTables) -> ReadChains:
     compiled = tables.select_on_launch_lanes(tables.match_names(r"Torch-Compiled Region", Kind.OP, Kind.ANNOTATION))
     regions = np.sort(compiled.start)
     between = np.diff(regions.searchsorted(outer.table.start[index]))
+    # A backward pass runs on a thread of its own, between two ops of the one that called it.
+    starts = np.sort(tables.match_names(NODE_REGEX, Kind.OP).start)
+    nodes = starts.searchsorted(outer.table.start).astype(np.int64)
     models = np.append(0, np.cumsum(tables.match_rows(outer.table.row, MODEL_OP_REGEX)))
     distance = np.diff(index)
     joined = (outer.part[index[1:]] == outer.part[index[:-1]]) & (distance <= _MAX_ROUND) & (between == 0)
-    joined &= models[index[1:]] == models[index[:-1]]
+    joined &= (models[index[1:]] == models[index[:-1]]) & (nodes[index[1:]] == nodes[index[:-1]])
     edges = np.flatnonzero(~joined)
     begin, end = np.append(0, edges + 1), np.append(edges, len(index) - 1)
     first, last = index[begin], index[end]
     # The first round begins as long before its read as the others do.
     usual = np.where(end > begin, distance[np.minimum(begin, len(distance) - 1)], 1)
     first = np.maximum(first - usual + 1, 0)
-    first = np.where(outer.part[first] == outer.part[last], first, index[begin])
+    is_near = (outer.part[first] == outer.part[last]) & (nodes[first] == nodes[last])
+    first = np.where(is_near, first, index[begin])
     is_long = end - begin + 1 >= thresholds.READS_IN_A_ROW.value
     first, last = first[is_long], last[is_long]
     is_item = np.append(0, np.cumsum(tables.match_rows(outer.table.row, _ITEM_REGEX)))
     around = [
-        np.empty((0, 2), np.int64) if is_item[b + 1] > is_item[a] else _pair_ends(tables, outer.table.row, a, b)
+        np.empty((0, 2), np.int64) if is_item[b + 1] > is_item[a] else _pair_ends(tables, outer.table.row, nodes, a, b)
         for a, b in zip(first.tolist(), last.tolist(), strict=True)
     ]
     return ReadChains(first, last, around)
 
 
-def _pair_ends(tables: TraceTables, rows: I64, first: int, last: int) -> I64:
-    """Pair a stretch of ops with the op before and the one after it, where they are on its lane: rows, int64[k, 2]."""
+def _pair_ends(tables: TraceTables, rows: I64, nodes: I64, first: int, last: int) -> I64:
+    """Pair a stretch of ops with the op before and the one after it: rows, int64[k, 2].
+
+    Where they are on its lane, and no backward pass is between. `nodes`: int64[n], how many nodes began before each op.
+    """
     lane = tables.trace.lane
     pairs = [(a, b) for a, b in ((first - 1, first), (last, last + 1)) if a >= 0 and b < len(rows)]
-    found = [(rows[a], rows[b]) for a, b in pairs if lane[rows[a]] == lane[rows[b]]]
+    found = [(rows[a], rows[b]) for a, b in pairs if lane[rows[a]] == lane[rows[b]] and nodes[a] == nodes[b]]
     return np.array(found, dtype=np.int64).reshape(-1, 2)
 
 

@@ -12,7 +12,7 @@ from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import launch_shapes
 from torchprof_tui.analysis.patterns.engine.op_text import read_inputs
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, register_fault
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_fault
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.throughput.op_formulas import PRODUCT_CLASSES
@@ -28,14 +28,16 @@ _MAX_GROUPS = 24
 _NOTHING = np.empty(0, dtype=np.int64)
 
 
-def _answer(view: ScopeView, chosen: Bool, seen: str, headline: str, removed: I64 | None = None) -> Answer:
+def _answer(
+    view: ScopeView, chosen: Bool, seen: str, headline: str, removed: I64 | None = None, remedy: Remedy | None = None
+) -> Answer:
     """Answer by kernels, bool[work]; `removed`: rows that are gone once mended, none where that is not known."""
     if not chosen.any():
         return Answer.absent()
     kernels = view.work.events.select(chosen)
     text = f"{seen}: {format_percent(view.share_of_gpu_time(chosen))} of GPU time"
     gone = _NOTHING if removed is None else removed
-    return Answer.fired(text, kernels.row, view.covered_time(kernels), removed=gone, headline=headline)
+    return Answer.fired(text, kernels.row, view.covered_time(kernels), remedy, removed=gone, headline=headline)
 
 
 def _find_by_inputs(view: ScopeView, candidates: Bool, judge: Callable[[OpInputs], bool]) -> tuple[Bool, bool]:
@@ -160,33 +162,41 @@ def _reads_two_orders(inputs: OpInputs) -> bool:
     return len(shapes) >= 2 and len(set(shapes)) == 1 and len(orders) > 1
 
 
+_READ_BY_EMBEDDING = Remedy("read the rows with F.embedding or index_select", "rows = F.embedding(numbers, table)")
+_SORTED_ADD = "indexing_backward_kernel"  # one thread adds all equal rows of a sorted index
 _SCATTER_REGEX = r"aten::(index_add_?|scatter_add_?|index_reduce_?|scatter_reduce_?)$"
 
 
 @register_fault(
     "Atomics collide: many rows are added to few targets",
-    meaning="index_add and scatter_add add with atomics, and those of one target wait for each other",
+    meaning="index_add and scatter_add add with atomics, and those of one target wait for each other; the gradient of "
+    "an indexing adds equal rows one after the other",
     action="multiply by a one-hot matrix, or sort by target and add segments: no two threads write one target",
     code="total = F.one_hot(index, targets).to(values.dtype).t() @ values",
-    decided="index_add, scatter_add and their like, with at least as many rows for each target as the limit. Time at "
-    "stake: their kernels.",
+    decided="index_add, scatter_add and their like, and the gradient of an indexing (x[i]), with at least as many rows "
+    "for each target as the limit. Time at stake: their kernels.",
     thresholds=(thresholds.ROWS_PER_TARGET,),
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
 )
 def colliding_atomics(view: ScopeView) -> Answer:
-    scatters = view.tables.match_names(_SCATTER_REGEX, Kind.OP).row
-    if not len(scatters):
+    work, scatters = view.work, view.tables.match_names(_SCATTER_REGEX, Kind.OP).row
+    is_sorted = match_names(view.trace, lambda name: _SORTED_ADD in name, work.events.name)
+    candidates = is_sorted | (is_in(view.inner_op, scatters) & (work.kind == Kind.KERNEL))
+    if not candidates.any():
         return Answer.absent()
-    candidates = is_in(view.inner_op, scatters) & (view.work.kind == Kind.KERNEL)
     chosen, is_known = _find_by_inputs(view, candidates, _adds_to_few)
-    if not is_known and candidates.any():
+    if not is_known:
         return Answer.cannot_tell(_NO_SHAPES)
-    seen = f"{format_count(int(chosen.sum()), 'kernel')} with colliding atomics"
-    headline = "many rows are added to few targets, whose atomics collide"
-    return _answer(view, chosen, seen, headline, view.work.events.row[chosen])
+    removed = work.events.row[chosen]
+    seen = f"{format_count(int(chosen.sum()), 'kernel')} with many rows for each target"
+    if view.work_time[chosen & is_sorted].sum() > view.work_time[chosen & ~is_sorted].sum():
+        headline = "a table's rows are read by indexing, whose gradient adds equal rows one after the other"
+        return _answer(view, chosen, seen, headline, removed, _READ_BY_EMBEDDING)
+    return _answer(view, chosen, seen, "many rows are added to few targets, whose atomics collide", removed)
 
 
 def _adds_to_few(inputs: OpInputs) -> bool:
+    """Return whether an op adds many rows to each of its targets: index_add and its like, or index_put by one index."""
     target, index = inputs.tensor(0), inputs.tensor(2)
     axis = (inputs.numbers(1) or [0])[0]
     if target is None or index is None or not target.sizes or not -len(target.sizes) <= axis < len(target.sizes):

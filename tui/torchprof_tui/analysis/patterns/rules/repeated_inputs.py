@@ -21,29 +21,31 @@ from torchprof_tui.trace.core.arrays import I64, find_median, is_in, sorted_uniq
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
+_MASK = "fT"
+_POSITIONS = "(?:A[mdaspenRf]{0,4}){2,3}B[mBK]{0,4}"  # of one range alone the sine may be that of an input (a time)
 _LIST_REGEX = r"aten::lift_fresh$"
 _TO_REGEX = r"aten::(to|copy_|_to_copy)$"
 
 
 @register_fault(
     "A constant is made again and again",
-    meaning="the same tensor (a mask, a table of positions) is filled and cut on the GPU at each of its uses",
+    meaning="the same tensor (a mask, a table of positions) is computed on the GPU at each of its uses",
     action="make it once, and keep it as a buffer of the module",
     code="self.register_buffer('mask', torch.full((n, n), -1e9).triu(1), persistent=False)",
-    decided="A tensor is filled (full, ones, zeros) and made triangular at once, at least as often as the limit in a "
-    "step. Time at stake: these ops and the GPU work that they launched.",
+    decided="A tensor is filled (full, ones, zeros) and made triangular at once, or sines are computed of two ranges "
+    "(arange), at least as often as the limit in a step. Time at stake: these ops and the GPU work that they launched.",
     thresholds=(thresholds.CONSTANT_MIN_COUNT,),
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
 )
 def repeated_mask(view: ScopeView) -> Answer:
     text = view.tables.compute_once(write_op_text)
-    found = list(text.find("fT"))
-    steps = max(len(view.tables.steps), 1)
-    if len(found) < thresholds.CONSTANT_MIN_COUNT.value * steps:
+    found = {"mask": list(text.find(_MASK)), "table of positions": list(text.find(_POSITIONS))}
+    what = max(found, key=lambda name: len(found[name]))
+    if len(found[what]) < thresholds.CONSTANT_MIN_COUNT.value * max(len(view.tables.steps), 1):
         return Answer.absent()
-    index = np.concatenate([np.arange(first, stop) for first, stop in found])
-    seen = f"a mask is made {view.format_count(len(found), 'time')}"
-    return answer_fault(view, text.ops.row[index], seen, headline="the same mask is made again at each use")
+    rows = text.ops.row[np.concatenate([np.arange(first, stop) for first, stop in found[what]])]
+    seen = f"a {what} is made {view.format_count(len(found[what]), 'time')}"
+    return answer_fault(view, rows, seen, headline=f"the same {what} is made again at each use")
 
 
 @register_fault(
