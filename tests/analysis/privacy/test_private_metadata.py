@@ -260,7 +260,7 @@ def test_an_environment_is_known_by_its_key_or_by_its_variables(form: str) -> No
                     is_environment |= key == "env" and (count > 0 or "OTHER" in others)
                     if not COUNTED[form]:
                         is_environment = False
-                    elif form == "python":  # only usual names are told from other text
+                    elif form == "python":  # in text, only well-known names are recognised
                         names = names[:count]
                         is_environment &= key == "x" or count > 0
                     expected = [(f"top.{key}", "ENVIRONMENT", len(names))] if is_environment else []

@@ -32,7 +32,7 @@ def format_heading(roofline: Roofline) -> str:
 
 
 def format_table(roofline: Roofline, cells: int = TABLE) -> list[str]:
-    """Format the groups with a rate, most time first, in at most so many cells."""
+    """Format a row for each group whose rate is known, most time first, at most `cells` wide."""
     listed = [(mark, clean(group.kernel), group) for mark, group in zip(MARKS, roofline.list_known(), strict=False)]
     longest = max((cell_len(name) + 1 for _, name, _ in listed), default=0)
     size = max(min(cells - NUMBERS, max(longest, TABLE - NUMBERS)), MIN_NAME)

@@ -102,7 +102,8 @@ def price_findings(
     cause = _build_cause(view, verdict, base) if with_cause else None
     everything = [*findings] if cause is None else [*(each for each in findings if each.id != cause.id), cause]
     named = verdict.fault_pattern, (cause.id if cause is not None else verdict.pattern)  # both in its sentence
-    is_own = verdict.cause in (IdleCause.INPUT.id, IdleCause.CPU_COMPUTE.id, EXPOSED) or _is_fault(verdict.pattern)
+    is_own = verdict.cause in (IdleCause.INPUT.id, IdleCause.CPU_COMPUTE.id, EXPOSED)
+    is_own |= any(finding.pattern.is_fault for finding in findings if finding.id == verdict.pattern)
     costs = measure_costs(view, everything, named, verdict.pattern if is_own else "")
     priced = [
         finding.with_cost(costs.get(finding.id, 0), base.time) if finding.is_problem else finding
@@ -115,11 +116,6 @@ def price_findings(
     return sorted(
         (_lead(finding, verdict) if finding.id == leading else finding for finding in priced), key=severity_sort_key
     )
-
-
-def _is_fault(pattern_id: str) -> bool:
-    pattern = PATTERNS.get(pattern_id)
-    return pattern is not None and pattern.is_fault
 
 
 def _lead(finding: Finding, verdict: Verdict) -> Finding:
