@@ -113,6 +113,21 @@ async def test_z_opens_panels_that_were_closed() -> None:
         assert screen.panel_size is PanelSize.ENLARGED
 
 
+async def test_a_range_that_is_marked_while_panels_are_hidden_says_how_to_see_its_statistics() -> None:
+    name = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float, false>(int)"
+    long_names = [event for at in (20, 30, 40) for event in (runtime("cudaLaunchKernel", at, 5, corr=at),)]
+    shown = trace(step(0, 0, 100), *long_names, *(kernel(name, at + 60, 5, corr=at) for at in (20, 30, 40)))
+    async with explorer(shown, (80, 24)) as (screen, pilot):
+        await pilot.press("i", "right", "m", "right")
+        assert "range 15.0 µs · i shows its statistics" in text_of(screen)  # while it grows
+        await pilot.press("m")
+        assert "range 15.0 µs · i shows its statistics" in text_of(screen)
+        await pilot.press("i")
+        assert shown_panels(screen) == ["range"]
+        await pilot.press("escape", "i", "i")
+        assert shown_panels(screen) == ["details"]
+
+
 async def test_page_keys_act_on_the_part_that_has_the_keys() -> None:
     deep = [cpu(f"f{depth}", depth, 200 - 2 * depth) for depth in range(60)]
     shown = trace(*deep, runtime("cudaLaunchKernel", 70, 5, corr=1), kernel("gemm", 80, 5, corr=1))

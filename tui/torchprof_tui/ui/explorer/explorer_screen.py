@@ -28,6 +28,7 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.compare_asked import TrialsAsked
 from torchprof_tui.ui.common.debounced_worker import WorkResult
+from torchprof_tui.ui.common.name_display import shorten
 from torchprof_tui.ui.common.painted_widget import follow_theme
 from torchprof_tui.ui.common.panel_dock import PanelPicked
 from torchprof_tui.ui.common.status_line import (
@@ -218,9 +219,11 @@ class ExplorerScreen(PromptScreen):
             number = state.search.match_number(state.selected)
             case = f" · {CASE_NOTE}" if is_case_sensitive(state.search.query) else ""
             return f"{state.search.query}: {number if number else '–'}/{len(matches):,}{case}"
+        if state.mark is not None and not self.details_open:
+            return f"range {format_duration(state.mark.end - state.mark.start)} · i shows its statistics"
         if state.selected >= 0 and not self.details_open:
             event = self.trace.event(state.selected)
-            return f"{event.name} · {format_duration(event.duration)}"
+            return f"{shorten(event.name)} · {format_duration(event.duration)}"
         return ""
 
     @on(WorkResult)
@@ -425,8 +428,6 @@ class ExplorerScreen(PromptScreen):
 
     def action_mark(self) -> None:
         self._run_move(self.view_state.toggle_mark)
-        if not self.details_open:
-            self._status.show_message(f"{self._status.message} · i shows the panels, with its statistics")
 
     def action_to_found(self, later: bool) -> None:
         distance = 1 if later else -1
@@ -454,8 +455,9 @@ class ExplorerScreen(PromptScreen):
             cheatsheet = self._panel_controller.cheatsheet_panel
             if name in ("chain", "kernel") and self.view_state.selected < 0 and self._open_panel is cheatsheet:
                 cheatsheet.select_first_evidence()
+            is_range = name == "details" and not self.details_open and self.view_state.mark is not None
             self.details_open = True
-            self._dock.show_panel(name)
+            self._dock.show_panel("range" if is_range else name)
         self._refresh_widgets()
 
     def action_path(self) -> None:
