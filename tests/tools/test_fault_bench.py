@@ -18,6 +18,7 @@ from tools.fault_bench.__main__ import main, parse_arguments
 from tools.fault_bench.judgement import Answer, Judged, compute_rates, format_report, measure_saving
 from tools.fault_bench.kinds import (
     BUILDING,
+    FIFTH_KINDS,
     FOURTH_KINDS,
     HALVES,
     HELD_OUT,
@@ -58,7 +59,7 @@ def test_a_kind_is_described(name: str) -> None:
 def test_the_halves_are_disjoint_and_have_an_adapter_each() -> None:
     assert not set(BUILDING) & set(HELD_OUT)
     assert {model for half in HALVES.values() for model in half} == set(MODELS)
-    assert len(MODELS) == 14
+    assert len(MODELS) == 17
     assert sum(len(half) for half in HALVES.values()) == len(MODELS)
     builders = public_functions(ROOT / "tools/fault_bench/models.py")
     assert builders == {f"build_{model}" for model in (*MODELS, TEST_MODEL)}
@@ -76,6 +77,11 @@ def test_the_kinds_of_the_fourth_half_are_the_new_ones_and_a_seeded_draw() -> No
     others = sorted(kind for kind in KINDS if kind not in new)
     assert len(others) == 57
     assert (*new, *random.Random(20261129).sample(others, 14)) == FOURTH_KINDS
+
+
+def test_the_kinds_of_the_fifth_half_are_a_seeded_draw_of_all() -> None:
+    assert len(KINDS) == 63
+    assert tuple(random.Random(20261130).sample(list(KINDS), 22)) == FIFTH_KINDS
 
 
 @pytest.mark.parametrize(

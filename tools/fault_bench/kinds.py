@@ -24,8 +24,11 @@ THIRD = ("fcos", "mixtral", "dcn_v2")
 FOURTH = ("lraspp", "conformer", "mamba2")
 """Models chosen after the third half was judged, with FOURTH_KINDS, to be judged once."""
 
-HALVES = {"building": BUILDING, "held-out": HELD_OUT, "third": THIRD, "fourth": FOURTH}
-MODELS = (*BUILDING, *HELD_OUT, *THIRD, *FOURTH)
+FIFTH = ("diffusion_unet", "qwen2", "lstm_encoder")
+"""Models chosen after the fourth half was judged, with FIFTH_KINDS, to be judged once."""
+
+HALVES = {"building": BUILDING, "held-out": HELD_OUT, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH}
+MODELS = (*BUILDING, *HELD_OUT, *THIRD, *FOURTH, *FIFTH)
 TEST_MODEL = "plain"
 
 SYNC = r"(?<!a)sync|\bitem\b|_local_scalar_dense|is_nonzero"
@@ -804,3 +807,12 @@ FOURTH_KINDS = (
     *("diagonal_matmul", "sort_for_top_k", "written_recurrence", "background_thread"),
 )
 """Kinds of the fourth half: six written for it, and 14 of the other 57, drawn by random.Random(20261129).sample."""
+
+FIFTH_KINDS = (
+    *("one_item_evaluation", "tensor_from_list", "written_distances", "fp32_attention", "python_metrics", "few_blocks"),
+    *("background_thread", "graph_breaks", "constants_copied", "activations_offloaded", "teacher_gradients"),
+    *("one_item_training", "optimizer_per_parameter", "gradients_in_evaluation", "two_backwards", "small_copies"),
+    *("class_means_by_mask", "float64_head", "small_matmuls", "validated_distributions", "masks_remade"),
+    *("frozen_backbone",),
+)
+"""Kinds of the fifth half: 22 of all 63, drawn by random.Random(20261130).sample."""

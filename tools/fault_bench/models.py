@@ -437,11 +437,183 @@ def build_mamba2(size: Size) -> Task:
     return TokenTask(Mamba2Model(config), torch.randint(3, 8192, (size.choose(8, 2, 2), size.choose(512, 64, 16))))
 
 
+class ResidualBlock(nn.Module):
+    """Two convolutions with group norm, between which the embedded time is added."""
+
+    def __init__(self, channels: int, out: int, time_width: int, groups: int) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.GroupNorm(groups, channels), nn.SiLU(), nn.Conv2d(channels, out, 3, padding=1))
+        self.time = nn.Sequential(nn.SiLU(), nn.Linear(time_width, out))
+        self.second = nn.Sequential(nn.GroupNorm(groups, out), nn.SiLU(), nn.Conv2d(out, out, 3, padding=1))
+        self.skip = nn.Conv2d(channels, out, 1) if channels != out else nn.Identity()
+
+    def forward(self, x: Tensor, time: Tensor) -> Tensor:
+        h = self.first(x) + self.time(time)[:, :, None, None]
+        return self.skip(x) + self.second(h)
+
+
+class CrossAttention(nn.Module):
+    """Attention to a context; to itself where both are the same."""
+
+    def __init__(self, width: int, context_width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(width, width, bias=False)
+        self.key_value = nn.Linear(context_width, 2 * width, bias=False)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: Tensor, context: Tensor) -> Tensor:
+        q = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        k, v = self.key_value(context).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return self.out(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+class ContextBlock(nn.Module):
+    """A transformer block over the positions of a feature map: itself, the context, and a gated feed-forward net."""
+
+    def __init__(self, channels: int, context_width: int, groups: int, heads: int) -> None:
+        super().__init__()
+        self.enter = nn.Sequential(nn.GroupNorm(groups, channels), nn.Conv2d(channels, channels, 1))
+        self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in range(3))
+        self.itself = CrossAttention(channels, channels, heads)
+        self.context = CrossAttention(channels, context_width, heads)
+        self.up, self.down = nn.Linear(channels, 8 * channels), nn.Linear(4 * channels, channels)
+        self.leave = nn.Conv2d(channels, channels, 1)
+
+    def forward(self, x: Tensor, context: Tensor) -> Tensor:
+        h = self.enter(x).flatten(2).transpose(1, 2)
+        n = self.norms[0](h)
+        h = h + self.itself(n, n)
+        h = h + self.context(self.norms[1](h), context)
+        wide, gate = self.up(self.norms[2](h)).chunk(2, -1)
+        h = h + self.down(wide * nn.functional.gelu(gate))
+        return x + self.leave(h.transpose(1, 2).unflatten(2, x.shape[2:]))
+
+
+class DiffusionNet(nn.Module):
+    """The U-Net of a latent diffusion model, without its last convolution: three levels, attention on the lowest."""
+
+    def __init__(self, channels: int, context_width: int, groups: int, heads: int) -> None:
+        super().__init__()
+        widths, self.channels, time_width = [channels, 2 * channels, 4 * channels], channels, 4 * channels
+        self.time = nn.Sequential(nn.Linear(channels, time_width), nn.SiLU(), nn.Linear(time_width, time_width))
+        self.stem = nn.Conv2d(4, channels, 3, padding=1)
+        self.downs, self.ups = nn.ModuleList(), nn.ModuleList()
+        self.shrinks, self.grows = nn.ModuleList(), nn.ModuleList()
+        before = channels
+        for width in widths:
+            self.downs.append(ResidualBlock(before, width, time_width, groups))
+            if width != widths[-1]:
+                self.shrinks.append(nn.Conv2d(width, width, 3, stride=2, padding=1))
+            before = width
+        self.middle = nn.ModuleList(ResidualBlock(before, before, time_width, groups) for _ in range(2))
+        self.contexts = nn.ModuleList(ContextBlock(before, context_width, groups, heads) for _ in range(3))
+        for width in reversed(widths):
+            self.ups.append(ResidualBlock(before + width, width, time_width, groups))
+            if width != channels:
+                self.grows.append(nn.Conv2d(width, width, 3, padding=1))
+            before = width
+        self.norm = nn.Sequential(nn.GroupNorm(groups, channels), nn.SiLU())
+
+    def forward(self, latents: Tensor, times: Tensor, context: Tensor) -> Tensor:
+        rates = torch.exp(torch.arange(0, self.channels, 2, device=times.device) * (-9.21 / self.channels))
+        angles = times[:, None] * rates
+        time = self.time(torch.cat([angles.cos(), angles.sin()], -1))
+        x, kept = self.stem(latents), []
+        for level, down in enumerate(self.downs):
+            x = down(x, time)
+            if level == len(self.shrinks):
+                x = self.contexts[0](x, context)
+            kept.append(x)
+            if level < len(self.shrinks):
+                x = self.shrinks[level](x)
+        x = self.middle[1](self.contexts[1](self.middle[0](x, time), context), time)
+        for level, up in enumerate(self.ups):
+            x = up(torch.cat([x, kept.pop()], 1), time)
+            if level == 0:
+                x = self.contexts[2](x, context)
+            if level < len(self.grows):
+                x = self.grows[level](nn.functional.interpolate(x, scale_factor=2.0, mode="nearest"))
+        return self.norm(x)
+
+
+class DiffusionTask(Task):
+    """Noisy latents, float32[batch, 4, side, side], their times, and the text's states that the net attends to."""
+
+    times: Tensor
+    context: Tensor
+
+    def features(self, inputs: Tensor) -> Tensor:
+        maps = self.model(inputs, self.times[: len(inputs)], self.context[: len(inputs)])
+        return maps.flatten(2).transpose(1, 2)
+
+
+def build_diffusion_unet(size: Size) -> Task:
+    """Build a U-Net for latent diffusion in torch alone, conditioned on the time and on 77 states of a text."""
+    batch, width, side = size.choose(16, 4, 2), size.choose(768, 128, 16), size.choose(64, 16, 8)
+    model = DiffusionNet(size.choose(256, 32, 8), width, size.choose(32, 8, 2), size.choose(16, 4, 2))
+    times = 1000 * torch.rand(batch)
+    context = torch.randn(batch, size.choose(77, 77, 5), width)
+    return DiffusionTask(model, torch.randn(batch, 4, side, side), times=times, context=context)
+
+
+def build_qwen2(size: Size) -> Task:
+    """Build a Qwen2 of transformers, with grouped attention: four layers of the shapes of its 1.5B where it is busy."""
+    from transformers import Qwen2Config, Qwen2Model
+
+    width, depth = size.choose(1536, 256, 32), size.choose(128, 64, 8)
+    config = Qwen2Config(
+        vocab_size=8192,
+        hidden_size=width,
+        intermediate_size=size.choose(8960, 704, 64),
+        num_hidden_layers=size.choose(4, 4, 1),
+        num_attention_heads=width // depth,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+    )
+    return TokenTask(Qwen2Model(config), torch.randint(8192, (size.choose(16, 4, 2), size.choose(512, 64, 16))))
+
+
 class PlainTask(Task):
-    """Vectors, float32[batch, length, width]: needs torch alone, for the test."""
+    """Vectors, float32[batch, length, width]: needs torch alone."""
 
     def features(self, inputs: Tensor) -> Tensor:
         return self.model(inputs)
+
+
+class RecurrentLayer(nn.Module):
+    """One LSTM with dropout, a residual and a norm."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(width, width, batch_first=True)
+        self.dropout, self.norm = nn.Dropout(0.1), nn.LayerNorm(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x + self.dropout(self.lstm(x)[0]))
+
+
+class StackTime(nn.Module):
+    """Join each two frames into one."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.unflatten(1, (-1, 2)).flatten(2)
+
+
+def build_lstm_encoder(size: Size) -> Task:
+    """Build the encoder of a speech transducer (RNN-T) in torch alone: LSTMs, the later ones on half the frames.
+
+    Few frames and a large batch keep the kernels few, since cuDNN starts some per frame.
+    """
+    width, frames, batch = size.choose(1024, 256, 32), size.choose(64, 8, 8), size.choose(1024, 4, 2)
+    model = nn.Sequential(
+        nn.Linear(240, width),
+        *(RecurrentLayer(width) for _ in range(size.choose(2, 3, 1))),
+        StackTime(),
+        nn.Linear(2 * width, width),
+        *(RecurrentLayer(width) for _ in range(size.choose(3, 5, 1))),
+    )
+    return PlainTask(model, torch.randn(batch, frames, 240))
 
 
 def build_plain(size: Size) -> Task:
@@ -466,5 +638,8 @@ BUILDERS: dict[str, Callable[[Size], Task]] = {
     "lraspp": build_lraspp,
     "conformer": build_conformer,
     "mamba2": build_mamba2,
+    "diffusion_unet": build_diffusion_unet,
+    "qwen2": build_qwen2,
+    "lstm_encoder": build_lstm_encoder,
     "plain": build_plain,
 }
