@@ -74,6 +74,16 @@ def sorted_add(name: str, at: float) -> list[Entry]:
     return entries
 
 
+def dispatch(name: str, launching: int, tracing: int = 0) -> list[Entry]:
+    """Ops of 60 µs that call Python for 50 µs, which calls the op proper, of 10 µs; or traces its shape alone."""
+    entries: list[Entry] = []
+    for k in range(launching + tracing):
+        at = 100 + 62.0 * k
+        proper = op("aten::mul", at + 40) if k < launching else [cpu("aten::mul", at + 40, 10)]
+        entries += [cpu("aten::mul", at, 60), cpu(name, at + 5, 50), *proper]
+    return entries
+
+
 TESTS = ("aten::isnan", "aten::any", "aten::item")
 METRIC = ("aten::eq", "aten::sum", "aten::item")
 
@@ -96,6 +106,11 @@ CASES: Cases = {
     "deterministic-algorithms": {
         FIRED: steps(sorted_add("aten::index_add_", 100)),
         ABSENT: steps(op("aten::index_add_", 100), op("aten::fill_", 200)),
+        CANNOT_TELL: GPU_ONLY,
+    },
+    "python-dispatch": {
+        FIRED: steps(dispatch("PythonDispatchMode", 10, 10)),
+        ABSENT: steps(dispatch("PythonDispatchMode", 1, 20)),  # as compilation does
         CANNOT_TELL: GPU_ONLY,
     },
 }
@@ -189,3 +204,11 @@ LOOPS = ("recorded_patterns/metric_loop.pt.trace.json.gz", "faults/loss_printed.
 @pytest.mark.parametrize("path", LOOPS)
 def test_recorded_loops_that_read_their_results(path: str) -> None:
     assert check_pattern(load_trace(str(FIXTURES / path)), "reads-one-by-one").is_problem
+
+
+@pytest.mark.parametrize(("name", "said"), [("PythonDispatchMode", "dispatch mode"), ("PythonSubclass", "subclass")])
+def test_python_around_ops_costs_its_own_time(name: str, said: str) -> None:
+    finding = check_pattern(trace(*steps(dispatch(name, 10))), "python-dispatch")
+    assert finding.answer.seen == "20 calls (10 a step)"
+    assert finding.answer.at_stake == 2 * 10 * (50 - 10) * 1000
+    assert said in finding.answer.headline

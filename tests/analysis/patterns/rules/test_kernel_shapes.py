@@ -15,6 +15,15 @@ from torchprof_tui.analysis.patterns.rules import kernel_shapes
 
 STRIDED = "void at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<CUDAFunctor_add<float> > >"
 SCATTER = "void at::native::indexFuncLargeIndex<float, long, unsigned int, 2, 2, -2, true, at::native::ReduceAdd>"
+MEM_EFFICIENT = (
+    "fmha_cutlassF_{0}_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<{1}, cutlass::arch::Sm80>)"
+)
+HALF_ATTENTION = MEM_EFFICIENT.format("bf16", "cutlass::bfloat16_t")
+FLOAT_ATTENTION = MEM_EFFICIENT.format("f32", "float")
+HALF_GEMM = (
+    "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize2x1x1_execute_segment_k_off_kernel"
+)
+FLOAT_GEMM = "ampere_sgemm_128x64_tn"
 DOUBLE = "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<double>, std::array<char*, 3ul> >(int)"
 
 
@@ -60,6 +69,11 @@ CASES: Cases = {
         ABSENT: op("aten::add", ADD),
         CANNOT_TELL: [cpu("aten::add", 0, 5)],
     },
+    "float32-attention": {
+        FIRED: [*op("aten::mm", HALF_GEMM), *op_with_work("aten::sdpa", 300, 310, 100, FLOAT_ATTENTION)],
+        ABSENT: [*op("aten::mm", HALF_GEMM), *op_with_work("aten::sdpa", 300, 310, 100, HALF_ATTENTION)],
+        CANNOT_TELL: [cpu("aten::add", 0, 5)],
+    },
     "few-blocks": {CANNOT_TELL: GPU_ONLY},
 }
 
@@ -67,6 +81,11 @@ CASES: Cases = {
 def on_h200(blocks: int, duration: float, name: str = SOFTMAX) -> State:
     entries = [step(1, 0, 1_000), kernel(name, 100, duration, grid=[blocks, 1, 1], block=[1_024, 1, 1])]
     return check_pattern(trace(*entries, header={"deviceProperties": [H200]}), "few-blocks").state
+
+
+def test_attention_in_float32_is_no_fault_where_the_products_are_too() -> None:
+    entries = [*op("aten::mm", FLOAT_GEMM), *op_with_work("aten::sdpa", 300, 310, 100, FLOAT_ATTENTION)]
+    assert check_pattern(trace(*entries), "float32-attention").state is ABSENT
 
 
 SORTED_ADD = "void (anonymous namespace)::indexing_backward_kernel<float, 4>(long const*, long const*, float const*)"

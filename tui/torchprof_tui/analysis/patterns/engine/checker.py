@@ -79,13 +79,13 @@ _ORDER = (
     "decode-without-graphs", "eager-fallback", "graph-padding", "kv-cache-cat", "token-sync", "mixed-batch",
     "scheduler-bound", "graph-input-copies", "moe-expert-loop", "optimizer-loop", "op-loop", "written-out",
     "repeated-mask", "equal-copies", "tensor-from-list", "one-sample-at-a-time",
-    "few-blocks", "odd-matrix-size", "strided-reads", "colliding-atomics", "float64-kernels",
+    "few-blocks", "odd-matrix-size", "strided-reads", "colliding-atomics", "float64-kernels", "float32-attention",
     "gc-pause", "slow-host", "gqa-expand-copy", "clock-variation", "fsdp-prefetch", "op-compilation", "ai-cpu-ops",
     "host-code", "cpu-contention", "cpu-work", "memory-growth", "fragmentation", "peak-phase", "activation-memory",
     "temporary-spike", "allocator-retries", "graph-in-inference", "optimizer-states", "duplicate-copies", "kv-cache",
     "second-backward", "recomputed-forward", "unused-gradients", "anomaly-mode", "reads-one-by-one",
     "repeated-synchronize", "deterministic-algorithms", "python-in-step", "growing-cat",
-    "repeated-clones", "offloaded-activations", "activation-statistics",
+    "repeated-clones", "offloaded-activations", "activation-statistics", "python-dispatch",
 )  # fmt: skip
 """Pattern ids by section, related ones together: in lists and in the cheatsheet."""
 

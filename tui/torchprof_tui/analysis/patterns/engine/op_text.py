@@ -41,6 +41,7 @@ _LETTERS = {
     "l": "log log_",
     "g": "sigmoid sigmoid_",
     "t": "tanh tanh_",
+    "F": "erf erf_",
     "x": "amax max",
     "h": "one_hot",
     "n": "neg",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from torchprof_tui.analysis.kernel.names.copies import is_to_host
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.avoidable_work import NODE_REGEX, answer_fault, pair_neighbours
+from torchprof_tui.analysis.patterns.engine.avoidable_work import (
+    NODE_REGEX,
+    answer_fault,
+    count_launched_work,
+    pair_neighbours,
+)
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.op_text import number_parts
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_fault
@@ -264,6 +269,32 @@ def _find_neighbours(tables: TraceTables, calls: EventTable) -> tuple[I64, I64]:
         before[chosen[has_before]] = ops.row[own[index[has_before] - 1]]
         after[chosen[has_after]] = ops.row[own[index[has_after]]]
     return before, after
+
+
+@register_fault(
+    "Each op is called through Python: a dispatch mode or a tensor subclass",
+    meaning="torch calls Python code around each op (a counter of FLOPs, a tracer, a subclass), tens of µs each time",
+    action="count or trace one step and leave the mode; compile code that uses tensor subclasses",
+    code="with FlopCounterMode() as counter: train_step()  # once, not around the loop",
+    decided="Calls into Python that torch records inside ops (PythonDispatchMode, PythonSubclass) and that "
+    "launch GPU work, at least one for every twenty ops: compilation, which traces shapes alone, launches hardly any. "
+    "Time at stake: the GPU's idle time in them, without the ops that they call in turn.",
+    needs=(ScopeView.missing_ops_reason,),
+)
+def python_dispatch(view: ScopeView) -> Answer:
+    tables = view.tables
+    calls = view.match_names(r"Python(DispatchMode|Subclass)$", Kind.OP)
+    launching = int(np.count_nonzero(count_launched_work(view, calls.row)))
+    called = tables.launching_thread_ops.row
+    if launching < 0.05 * len(view.select_in_scope(tables.launching_thread_ops)) or not launching:
+        return Answer.absent(f"{launching:,} of {len(calls):,} calls launch GPU work" if len(calls) else "")
+    called = called[is_in(view.trace.parent[called], calls.row)]
+    own = calls.intervals - tables.event_table(called).intervals
+    answer = answer_fault(view, calls.row[:0], f"{view.format_count(len(calls), 'call')}", beside=own)
+    headline = "each op is called through Python: a dispatch mode (such as FlopCounterMode) is left on"
+    if not tables.match_rows(calls.row, "PythonDispatchMode").any():
+        headline = "each op on a tensor subclass is called through Python"
+    return replace(answer, events=calls.row, removed=calls.row[:0], headline=headline)
 
 
 _EMPTY_REGEX = r"aten::(empty\w*|new_empty\w*|resize_?|set_)$"

@@ -221,3 +221,27 @@ def float64_kernels(view: ScopeView) -> Answer:
     chosen = is_in(work.events.name, doubles) & (work.kind == Kind.KERNEL)
     seen = f"{format_count(int(chosen.sum()), 'kernel')} in float64"
     return _answer(view, chosen, seen, "kernels compute in float64 (double)")
+
+
+@register_fault(
+    "Attention computes in float32, and the products in half precision",
+    meaning="flash attention takes fp16 and bf16 alone: in float32 a kernel several times slower reads twice the bytes",
+    action="cast queries, keys and values to bf16 before attention: norms and rotary positions often leave float32",
+    code="y = F.scaled_dot_product_attention(q.bfloat16(), k.bfloat16(), v.bfloat16())",
+    decided="Fused attention whose kernel name says float32, in a program whose matrix products run in half precision "
+    "for most of their time. Time at stake: these kernels.",
+    needs=(ScopeView.missing_gpu_reason,),
+)
+def float32_attention(view: ScopeView) -> Answer:
+    names, work = view.trace.names, view.work
+
+    def mark(*dtypes: str) -> Bool:
+        used = sorted_unique(work.events.name).tolist()
+        wanted = [number for number in used if not {*dtypes}.isdisjoint(decode_kernel_name(names[number]).dtypes)]
+        return is_in(work.events.name, wanted)
+
+    is_product, half = work.class_mask(KernelClass.GEMM, KernelClass.CONV), mark("fp16", "bf16")
+    time, chosen = view.work_time, work.class_mask(KernelClass.ATTENTION) & mark("fp32") & ~half
+    if 2 * int(time[is_product & half].sum()) <= int(time[is_product].sum()):
+        return Answer.absent("products in float32, too" if chosen.any() else "")
+    return _answer(view, chosen, f"{format_count(int(chosen.sum()), 'kernel')}", "attention computes in float32")

@@ -9,7 +9,7 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors, mark_matches
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_fault
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_NAME_REGEX, OptimizerKind
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
@@ -24,7 +24,7 @@ FUSED_OPTIMIZERS = frozenset({"Adam", "AdamW", "SGD"})  # classes of `torch.opti
 _FOREACH_OPTIMIZERS = frozenset({"Adagrad", "Adadelta", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop"})
 
 
-@register_pattern(
+@register_fault(
     "The optimizer updates one parameter at a time",
     meaning="a few small kernels for each parameter: hundreds of launches, where a dozen are enough",
     action="use the fused or foreach version of the optimizer",

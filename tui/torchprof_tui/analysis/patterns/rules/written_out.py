@@ -109,6 +109,23 @@ ALGORITHMS = (
         kept="u",
     ),
     Algorithm(
+        "GELU",
+        r"[mp]{1,4}am{1,2}tamm?|m?[md]Famm?",
+        "GELU is written out in elementwise ops",
+        Remedy(
+            "call gelu, or compile it: one kernel in place of each",
+            "y = F.gelu(x)  # approximate='tanh' for the form with tanh",
+        ),
+        kept="tF",
+    ),
+    Algorithm(
+        "softmax",
+        r"(?:xs)?eUd",
+        "softmax is written out with exp, sum and a division",
+        Remedy("call softmax: one kernel in place of each", "y = x.softmax(-1)"),
+        kept="e",
+    ),
+    Algorithm(
         "cross entropy",
         r"(?:xs)?eUls[^\n]{0,3}?h?[mn]U|S l?[^\n]{0,2}?hm?U",
         "cross entropy is written out with exp, sum and log",
@@ -208,9 +225,9 @@ def _list_between(view: ScopeView, text: OpText, stretches: list[tuple[int, int]
     meaning="each of these ops is launched by itself, and reads and writes whole tensors",
     action="call the library's op, or compile the function",
     decided="The ops of a thread in their order, without views and casts, match a known sequence: attention, norms, "
-    "cross entropy, a recurrence, a running sum, clipping, a moving average, distances, a convolution, a product "
-    "with one-hot rows or a diagonal matrix, a sort for few values. The costliest is named. Time at stake: these ops, "
-    "their nodes of the backward pass, and the GPU work that they launched.",
+    "GELU, softmax, cross entropy, a recurrence, a running sum, clipping, a moving average, distances, a convolution, "
+    "a product with one-hot rows or a diagonal matrix, a sort for few values. The costliest is named. Time at stake: "
+    "these ops, their nodes of the backward pass, and the GPU work that they launched.",
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
 )
 def written_out(view: ScopeView) -> Answer:
