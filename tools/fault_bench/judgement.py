@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ LEAST_SAVING = 0.05
 
 CLOSE = 0.10
 """Largest difference of forecast and measured saving, as a share of the faulty step."""
+
+VARIANTS = ("faulty", "mended")
 
 COLUMNS = (
     *("kind", "model", "regime of the twin", "saving", "noise", "counts", "named", "twin accused"),
@@ -100,15 +103,15 @@ def ask(path: str) -> Answer:
 
 
 def judge_cells(folder: str, cells: Iterable[dict[str, Any]]) -> list[Judged]:
-    """Check both traces of each recorded cell."""
-    judged = []
-    for cell in cells:
-        if cell["status"] != "recorded":
-            continue
-        stem = os.path.join(folder, f"{cell['kind']}.{cell['model']}")
-        answers = [ask(f"{stem}.{variant}.json.gz") for variant in ("faulty", "mended")]
-        judged.append(Judged(cell["kind"], cell["model"], *measure_saving(cell), *answers))
-    return judged
+    """Check both traces of each recorded cell, on all cores."""
+    recorded = [cell for cell in cells if cell["status"] == "recorded"]
+    stems = [os.path.join(folder, f"{cell['kind']}.{cell['model']}") for cell in recorded]
+    with ProcessPoolExecutor() as workers:
+        faulty, mended = (workers.map(ask, [f"{stem}.{name}.json.gz" for stem in stems]) for name in VARIANTS)
+        return [
+            Judged(cell["kind"], cell["model"], *measure_saving(cell), *answers)
+            for cell, *answers in zip(recorded, faulty, mended, strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
