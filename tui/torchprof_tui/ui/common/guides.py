@@ -58,7 +58,7 @@ range | Panel: range | GPU busy, self time, step
     CPU self time: the names with most CPU self time
     lane: the share of the range in which each lane was busy, and its events
 path | Panel: critical path | critical path, slack, step, queue delay
-    replay error: how far the recorded dependencies explain the time; above 5 %: what is missing
+    replay: what the recorded dependencies alone take, from 1 % difference; 5 %: what is missing
     selected: whether the selected event is on the path, or how much longer it could take (its slack)
     share: the path by kind: the shares sum to the step; only a shorter path makes it shorter
     GPU queue: GPU work could start: latency of launches, order of the stream

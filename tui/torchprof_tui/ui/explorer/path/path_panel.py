@@ -7,6 +7,7 @@ the path, on a kind along its segments. The path is found on a worker thread by 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -117,6 +118,7 @@ OFF_HINT = (
     "C shows what limits a step: its critical path, the chain of work in which each part waits for the one before. The "
     "lanes dim what is not on it."
 )
+MIN_TOLD_ERROR = 0.01  # difference of the replay that is said of a path that can be trusted
 TWO_COLUMNS_MIN_WIDTH = 104
 KINDS_WIDTH = 50
 BAR_CELLS = 12
@@ -250,7 +252,7 @@ class PathPanel(Panel):
         if message.path is None:
             return f"no critical path: {message.problem}"
         path, share = message.path.path, message.path.path.shares[0]
-        trust = "" if path.is_trusted else f" · replay error {path.replay_error * 100:.1f} %: dependencies are missing"
+        trust = "" if path.is_trusted else " · dependencies are missing"
         most = f"{format_share(share.share)} {share.label}"
         of = clean(message.scope.label)
         if message.scope.rank_index == ALL_RANKS:
@@ -363,25 +365,20 @@ class PathPanel(Panel):
         if shown.scope.event < 0:
             step = 10 ** max(len(str(path.duration)) - 3, 0)
             of = f"{of}, {format_time(path.window.start, step)} to {format_time(path.window.end, step)}"
-        rank = f"{shown.rank_label}, " if shown.rank_label else ""
+        of += f" of {shown.rank_label}" if shown.rank_label else ""
+        of += f", {format_duration(path.duration)}"
         if path.rank_shares:
             parts = [f"rank {each.rank} {format_share(each.share)}" for each in path.rank_shares[:MAX_RANKS]]
             others = len(path.rank_shares) - len(parts)
             on_ranks = "on the path: " + ", ".join(parts) + (f" and {others} more" if others > 0 else "")
-        error = f"replay error {path.replay_error * 100:.1f} %".replace("-0.0 %", "0.0 %")
         lines: Lines = []
         if path.is_trusted:
             largest = max(path.shares, key=lambda each: each.share, default=None)
-            title = f"{rank}{of}, {format_duration(path.duration)}"
-            if largest is not None:
-                title += f": {format_share(largest.share)} {clean(largest.label)}"
-            lines += wrap_text(title, width, palette.strong)
-            if path.inferred:
-                error += f", {path.inferred:,} dependencies inferred from the order of calls"
+            most = "" if largest is None else f": {format_share(largest.share)} {clean(largest.label)}"
+            lines += wrap_text(of + most, width, palette.strong)
         else:
-            title = f"dependencies are missing, do not trust this path of {rank}{of}, {format_duration(path.duration)}"
-            lines += wrap_text(title, width, palette.warning)
-        lines += wrap_text(error, width, palette.muted, "  ")
+            lines += wrap_text(f"dependencies are missing, do not trust this path of {of}", width, palette.warning)
+            lines += wrap_text(_describe_replay(path.replay_error), width, palette.muted, "  ")
         if path.rank_shares:
             lines += wrap_text(on_ranks, width, palette.text, "  ")
         lines += self._format_forecast(width)
@@ -391,7 +388,8 @@ class PathPanel(Panel):
             lines += wrap_text(f"to see more, {clean(path.advice)}", width, palette.strong, "  ")
         if self._selection:
             lines += wrap_text(f"selected event: {self._selection}", width, palette.strong, "  ")
-        return lines
+        remarks = " · ".join(_describe_measure(shown))
+        return lines + (wrap_text(remarks, width, palette.muted, "  ") if remarks else [])
 
     def _format_forecast(self, width: int) -> Lines:
         forecast, palette = self._forecast, self.palette
@@ -451,3 +449,21 @@ class PathPanel(Panel):
         if event.kind in GPU_WORK and not segment.is_wait:
             return f"{rank}{segment.label.partition(':')[0]}: {name}"
         return f"{rank}{segment.label}, {'at' if segment.is_wait else 'in'} {name}"
+
+
+def _describe_replay(error: float) -> str:
+    more = "less" if error < 0 else "more"
+    return f"a replay of the recorded dependencies takes {abs(error) * 100:.1f} % {more} time"
+
+
+def _describe_measure(shown: ShownPath) -> Iterator[str]:
+    """Say how a trusted path's length differs from that of the steps row, and what of it was not recorded."""
+    path, scope = shown.path, shown.scope
+    length, annotated = format_duration(path.duration), format_duration(scope.end - scope.start)
+    if scope.event >= 0 and length != annotated:
+        on_first = " on the first rank" if scope.rank_index == ALL_RANKS else ""
+        yield f"{length}: from the end of earlier work to that of its own; the steps row shows {annotated}{on_first}"
+    if path.is_trusted and abs(path.replay_error) >= MIN_TOLD_ERROR:
+        yield _describe_replay(path.replay_error)
+    if path.is_trusted and path.inferred:
+        yield f"dependencies taken from the order of calls, not recorded: {path.inferred:,}"
