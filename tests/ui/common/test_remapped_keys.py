@@ -74,6 +74,18 @@ async def test_a_key_of_the_lanes_is_explained_by_its_new_name() -> None:
         assert [each.message for each in app._notifications] == ["O (one repeat) works only on the lanes"]
 
 
+async def test_of_keys_that_do_nothing_only_the_last_is_explained() -> None:
+    app = start_app(configure({}))
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await app.lanes_ready.wait()
+        for reason in ("d works only on the lanes", "d works only on the lanes", "w has no use here"):
+            app.say(reason)  # as of keys that were pressed while a trace opens: nothing is drawn between them
+        await until(pilot, lambda: len(app.screen.query("ToastHolder")) > 0)
+        await pilot.pause()
+        assert [each.message for each in app._notifications] == ["w has no use here"]
+        assert len(app.screen.query("ToastHolder")) == 1
+
+
 @pytest.mark.parametrize("problems", [1, 4])
 async def test_mistakes_are_one_notification(problems: int) -> None:
     app = start_app(configure({"time.fit": "t", "time.fits": "z"}, *("config.toml: theme: must be …",) * problems))

@@ -122,6 +122,14 @@ async def test_the_arrows_lead_from_the_path_to_the_list(alone: Path, key: str) 
         assert app.focused.highlighted != before  # nothing was typed: it moves as in the list
 
 
+async def test_enter_without_a_path_opens_the_row_that_is_highlighted(alone: Path) -> None:
+    app = TorchprofApp()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: bool(options(app)))
+        await pilot.press("down", "down", "tab", "enter")
+        await until(pilot, lambda: not isinstance(app.screen, StartScreen))
+
+
 async def test_traces_in_the_folder_are_found(alone: Path) -> None:
     shutil.copy(SAMPLE, alone / "mine.pt.trace.json.gz")
     (alone / "config.json").write_text(json.dumps({"lr": 0.1}))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from textual import events
@@ -17,8 +16,10 @@ from textual.app import App
 from textual.binding import Binding
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.css.query import NoMatches
+from textual.notifications import Notify
 from textual.screen import Screen
 from textual.widget import Widget
+from textual.widgets._toast import ToastRack
 from textual.worker import WorkerFailed
 
 from torchprof_tui.ui.common import keys
@@ -40,6 +41,7 @@ class OrderedKeysApp(App[None]):
         super().__init__()
         self.remapped_keys: dict[str, str] = {}  # by binding id, as in the configuration file
         self._handled_keys = 0
+        self._reason = ""  # why the latest key did nothing
         self._forwarded: WeakKeyDictionary[events.Key, tuple[ref[Widget], int]] = WeakKeyDictionary()
         """By key: the widget that it went to, and how many keys had been handled by then; -1: it was not mounted.
 
@@ -78,18 +80,23 @@ class OrderedKeysApp(App[None]):
             target._forward_event(again)
 
     def say(self, reason: str) -> None:
-        """Show for a moment why a key does nothing, in place of an earlier such message."""
+        """Show for a moment why a key does nothing, in place of earlier messages."""
         if reason:
-            self.clear_notifications()
+            self._reason = reason
             self.notify(reason, timeout=3, markup=False)
 
-    def notify(self, message: str, **options: Any) -> None:
-        """Show a message for a moment; first remove what textual keeps of those that were cleared: their holders."""
-        if self.screen_stack:
-            for holder in self.screen.query("ToastHolder"):
-                if holder.is_mounted and not holder.children:
-                    holder.remove()
-        super().notify(message, **options)
+    def on_notify(self, event: Notify) -> None:
+        """Clear the earlier messages before a reason is shown: of keys that came at once none has been shown yet."""
+        if event.notification.message == self._reason:
+            self._notifications.clear()
+        self.call_later(self._remove_cleared)
+
+    def _remove_cleared(self) -> None:
+        """Remove what textual keeps of messages that were cleared: their holders."""
+        kept = {ToastRack._toast_id(each) for each in self._notifications}
+        for holder in self.screen.query("ToastHolder") if self.screen_stack else ():
+            if holder.id not in kept:
+                holder.remove()
 
     def action_focus_next(self) -> None:
         self._move_focus(self.screen.focus_next)

@@ -306,8 +306,10 @@ class StartScreen(GuardedScreen[None]):
             option_list.highlighted = option_list.get_option_index(row.key)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Open the path that was typed; the row of that name where there is no such file."""
-        if spec := event.value.strip():
+        """Open the path that was typed, the row of that name where there is none, or the highlighted one."""
+        if not (spec := event.value.strip()):
+            self.query_one(OptionList).action_select()
+        else:
             row = None if os.path.lexists(os.path.expanduser(spec)) else self._find_row(spec)
             self.post_message(self.Chosen(spec) if row is None else self.Chosen(row.spec, row.other_specs))
 
