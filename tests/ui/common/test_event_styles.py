@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import colorsys
 import itertools
+import math
 
 import pytest
-from rich.color import ColorSystem
+from rich.color import Color, ColorSystem
 from rich.style import Style
 
 from tests.helpers.contrast import contrast
@@ -25,6 +26,7 @@ from torchprof_tui.ui.common.event_styles import (
     lighten,
     style_index,
 )
+from torchprof_tui.ui.flame.icicle import LEGEND
 
 DARK = build_palette(ThemeColors(), ColorSupport.MANY)
 LIGHT = build_palette(ThemeColors(False, "#ffffff", "#1c1c1c", "#005faf"), ColorSupport.MANY)
@@ -54,6 +56,14 @@ def test_the_kinds_of_one_lane_differ_in_16_colours(fills: dict[Kind, str]) -> N
     stream = (Kind.KERNEL, Kind.COPY, Kind.MEMSET, Kind.COLLECTIVE)
     for lane in (thread, stream):
         assert all(fills[first] != fills[second] for first, second in itertools.combinations(lane, 2))
+
+
+@pytest.mark.parametrize("fills", [DARK_FILL, LIGHT_FILL], ids=["dark", "light"])
+def test_the_colours_of_a_flame_graph_can_be_told_apart(fills: dict[Kind, str]) -> None:
+    shown = [Color.parse(fills[kind]).get_truecolor() for _, kind in LEGEND]
+    for first, second in itertools.combinations(shown, 2):
+        assert math.dist(first, second) > 80
+    assert len({ANSI_DARK_FILL[kind] for _, kind in LEGEND}) == len({ANSI_LIGHT_FILL[kind] for _, kind in LEGEND}) == 5
 
 
 def test_no_color_sends_no_colour() -> None:

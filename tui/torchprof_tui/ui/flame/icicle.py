@@ -24,13 +24,16 @@ from torchprof_tui.ui.flame.icicle_layout import Box, IcicleLayout, Zoom, lay_ou
 
 FRAME_KINDS = {
     FrameOrigin.USER: Kind.ANNOTATION,
-    FrameOrigin.LIBRARY: Kind.PYTHON,
+    FrameOrigin.LIBRARY: Kind.RUNTIME,
     FrameOrigin.INTERNAL: Kind.PROFILER,
 }
-"""Kinds in whose colours Python frames are painted: nearly all frames of a stack are of one kind."""
+"""Kinds in whose colours Python frames are painted: nearly all frames of a stack are of one kind.
+
+Stacks hold no ops or runtime calls, whose colours differ most from the others.
+"""
 
 LEGEND = (
-    ("your code", Kind.ANNOTATION), ("modules", Kind.GPU_ANNOTATION), ("packages", Kind.PYTHON),
+    ("your code", Kind.ANNOTATION), ("modules", Kind.OP), ("packages", Kind.RUNTIME),
     ("torch, Python", Kind.PROFILER), ("GPU", Kind.KERNEL),
 )  # fmt: skip
 
@@ -241,7 +244,7 @@ class Icicle(PaintedWidget):
             frame = parse_frame(text)
             is_module = text.startswith(MODULE_CALL_PREFIX)
             origin = frame.origin if frame is not None else FrameOrigin.INTERNAL
-            self._frame_kinds[name] = Kind.GPU_ANNOTATION if is_module else FRAME_KINDS[origin]
+            self._frame_kinds[name] = Kind.OP if is_module else FRAME_KINDS[origin]
         return self._frame_kinds[name]
 
     def on_click(self, event: events.Click) -> None:
