@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.command_line import read_error_line
+from torchprof_tui.app import TorchprofApp
 from torchprof_tui.cli import main
 from torchprof_tui.commands.snapshot.main import is_key
+from torchprof_tui.ui.diff.diff_screen import DiffScreen
 
 SAMPLE = "sample:matmul_add_64_cold_eager"
 
@@ -34,6 +37,16 @@ def test_keys_are_pressed(tmp_path: Path) -> None:
     screen = taken(tmp_path / "out.txt", SAMPLE, "--size", "120x40", "--keys", "slash,t,r,i,x,enter")
     assert screen != taken(tmp_path / "plain.txt", SAMPLE, "--size", "120x40")
     assert "trix" in screen
+
+
+def test_a_comparison_is_drawn_when_it_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    show, compare = TorchprofApp._show_comparison, DiffScreen._compare_inputs
+    monkeypatch.setattr(TorchprofApp, "_show_comparison", lambda *of: (time.sleep(0.3), show(*of)))
+    monkeypatch.setattr(DiffScreen, "_compare_inputs", lambda screen: (time.sleep(0.5), compare(screen)))
+    keys = ",".join(["D", *"sample", "colon", *"geglu", "underscore", *"mlp", "underscore", *"compile", "enter"])
+    screen = taken(tmp_path / "out.txt", "sample:geglu_mlp_eager", "--size", "120x40", "--keys", keys)
+    assert "A geglu_mlp_eager → B geglu_mlp_compile" in screen
+    assert "GPU: elementwise" in screen  # a part of the account, which is computed last
 
 
 def test_a_key_that_there_is_not_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,9 @@ from torchprof_tui.trace.sources.ssh_connections import SshConnections
 from torchprof_tui.ui.common.screen_picture import draw_screen
 
 if TYPE_CHECKING:
+    from textual.pilot import Pilot
+
+    from torchprof_tui.app import TorchprofApp
     from torchprof_tui.trace.loading.opener import TraceOpener
 
 SETTLE_SECONDS = 0.1  # wait for debounced panels after the last key
@@ -59,6 +62,17 @@ def is_key(key: str) -> bool:
     return len(name) == 1 or name in named or key_to_character(name) is not None
 
 
+async def _wait_for_screen(app: TorchprofApp, pilot: Pilot[None]) -> None:
+    """Wait until no worker runs: one that ends may open a screen with workers of its own, as a comparison does."""
+    while True:
+        await pilot.pause(SETTLE_SECONDS)
+        screen = app.screen
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        if app.screen is screen and all(worker.is_finished for worker in app.workers):
+            return
+
+
 async def _take_snapshot(
     options: SnapshotOptions, opening: TraceOpener | None, size: tuple[int, int], keys: list[str], svg: bool
 ) -> str:
@@ -73,9 +87,7 @@ async def _take_snapshot(
             if app.failure is None:
                 await pilot.pause()
                 await pilot.press(*keys)
-                await pilot.pause(SETTLE_SECONDS)
-                await app.workers.wait_for_complete()
-                await pilot.pause()
+                await _wait_for_screen(app, pilot)
                 if svg:
                     return draw_screen(app)
                 # without colours and trailing blanks
