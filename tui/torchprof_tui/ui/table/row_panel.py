@@ -101,11 +101,11 @@ class RowPanel(TextPanel):
         palette, index = self.palette, self._instance_index
         chart, cell = build_strip_chart(detail.duration, index, min(width - 2, 100))
         start, duration = int(detail.start[index]), int(detail.duration[index])
-        label = f"▲ instance {index + 1:,}: {format_duration(duration)} at {format_time(start)}"
-        indent = min(cell, max(width - len(label) - 30, 0))
+        label = f"instance {index + 1:,}: {format_duration(duration)} at {format_time(start)}"
+        marked, hint = _mark_cell(cell, label, width)
         return [
             [(chart[:cell], palette.bar), (chart[cell], palette.active), (chart[cell + 1 :], palette.bar)],
-            [(" " * indent + label, palette.text), ("  { } others · enter: on the lanes", palette.muted)],
+            [(marked, palette.text), (hint, palette.muted)],
         ]
 
     def _format_relatives(self, title: str, relatives: list[RelatedName], labels: list[str], width: int) -> Lines:
@@ -130,3 +130,11 @@ def _share_width(blocks: list[Lines], width: int) -> list[int]:
     most = next(cells for cells in range(room, 0, -1) if sum(min(need, cells) for need in needs) <= room)
     spare = (room - sum(min(need, most) for need in needs)) // 3
     return [min(need, most) + spare for need in needs]
+
+
+def _mark_cell(cell: int, label: str, width: int) -> tuple[str, str]:
+    """Return a mark below a cell with its label on the side that has room, and the key hints that fit after both."""
+    is_left = cell + 2 + len(label) > width and cell > len(label)
+    marked = f"{label} ▲".rjust(cell + 1) if is_left else f"{' ' * cell}▲ {label}"
+    hints = ("  { } others · enter: on the lanes", "  { } others", "")
+    return marked, next(hint for hint in hints if not hint or len(marked) + len(hint) <= width)
