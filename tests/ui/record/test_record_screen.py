@@ -160,6 +160,21 @@ async def test_without_a_gpu_workloads_that_need_one_are_grey_and_say_why(monkey
             assert app.screen.query_one(Input).value == ("graph_replay" if has_gpu else "graph_replay --eager")
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_the_help_of_an_option_ends_with_a_whole_clause(size: tuple[int, int]) -> None:
+    app = TorchprofApp()
+    async with app.run_test(size=size) as pilot:
+        await form(pilot)
+        await pilot.pause()
+        rows = app.screen.query_one(RunOptions)
+        texts = [str(rows.get_option_at_index(index).prompt) for index in range(rows.option_count)]
+        assert not [text for text in texts if "…" in text]
+        assert max(map(len, texts)) <= rows.scrollable_content_region.width
+        assert any(text.endswith("steps to skip before the warm-up") for text in texts)  # … (2; workloads 1)
+        await pilot.press("tab", "tab")
+        assert "steps to skip before the warm-up (2; workloads 1)" in shown(app, "#run-hint")
+
+
 @pytest.mark.parametrize("size", keep_some(map(pytest.param, SIZES[:5]), 2))
 async def test_no_key_hint_is_cut(size: tuple[int, int]) -> None:
     app = TorchprofApp()

@@ -90,10 +90,10 @@ OPTIONS = (
     Option("--record-shapes", "switch", "record the shapes of each op's inputs"),
     Option("--profile-memory", "switch", "record allocations and frees, for the memory lane"),
     Option("--with-stack", "switch", "record every Python call; traces become large"),
-    Option("--with-flops", "switch", "record estimated FLOPs of matmuls and convolutions"),
+    Option("--with-flops", "switch", "record estimated FLOPs, of matmuls and convolutions"),
     Option("--with-modules", "switch", "record the module hierarchy (TorchScript)"),
     Option("--capture", "switch", "record the capture of CUDA graphs, too: the ops of replayed kernels"),
-    Option("--memory-snapshot", "switch", "write the CUDA allocator's history with stacks, for torchprof-tui memory"),
+    Option("--memory-snapshot", "switch", "write the CUDA allocator's history, with stacks, for torchprof-tui memory"),
     Option(
         "--watch-hang",
         "seconds",
@@ -101,11 +101,11 @@ OPTIONS = (
         "SECONDS",
     ),
     Option("--nproc", "count", "start this many ranks on this machine", "N"),
-    Option("--max-memory", "count", "end the recording when the program's memory has grown by this much", "MB"),
+    Option("--max-memory", "count", "end the recording at this growth (of the program's memory)", "MB"),
     Option("--max-size", "count", "above this size of the JSON, ask or record fewer steps (1000)", "MB"),
     Option("--yes", "switch", "record all steps without asking, also above that size"),
-    Option("--no-preflight", "switch", "do not record a test step to estimate the size of the trace"),
-    Option("--table", "switch", "write torch's table of more than 150,000 events, too (slow)"),
+    Option("--no-preflight", "switch", "record no test step, which estimates the size of the trace"),
+    Option("--table", "switch", "write torch's table, also of more than 150,000 events (slow)"),
     Option("--no-table", "switch", "write only the trace, without torch's table"),
 )
 """The options of a recording, in the order of the form and of --help."""

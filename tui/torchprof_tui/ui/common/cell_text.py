@@ -5,6 +5,7 @@ A module of its own, because the first frame needs it and must not import `name_
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rich.cells import cell_len, get_character_cell_size, set_cell_size
@@ -23,6 +24,19 @@ def truncate(text: str, width: int) -> str:
             break
         characters.append(character)
     return "".join(characters) + "…"
+
+
+def cut_clauses(text: str, width: int) -> str:
+    """Cut cleaned text to at most `width` cells after a whole clause, outside of parentheses; else as `truncate`."""
+    if cell_len(text) <= width:
+        return text
+    ends = [
+        found.start()
+        for found in re.finditer(r"[,;:.] | \(", text)
+        if cell_len(text[: found.start()]) <= width
+        and text.count("(", 0, found.start()) == text.count(")", 0, found.start())
+    ]
+    return text[: ends[-1]] if ends else truncate(text, width)
 
 
 def truncate_start(text: str, width: int) -> str:

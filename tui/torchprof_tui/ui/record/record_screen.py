@@ -37,6 +37,7 @@ from torchprof_tui.trace.core.user_files import make_absolute
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.bindings import style_hints
+from torchprof_tui.ui.common.cell_text import cut_clauses
 from torchprof_tui.ui.common.compare_asked import RunAsked
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.name_display import clean, truncate
@@ -206,11 +207,12 @@ class RecordScreen(GuardedScreen[None]):
         if is_useless:
             summary = f"{NO_GPU}: {argument} added" if argument else NO_GPU
         label = truncate(clean(name), NAME_CELLS)
+        room = self.query_one("#run-list").scrollable_content_region.width - NAME_CELLS - 3
         return Content.assemble(
             "  ",
             (label, "$text-muted" if is_useless else ""),
             " " * (NAME_CELLS - len(label) + 1),
-            (clean(summary), "$text-muted"),
+            (cut_clauses(clean(summary), room), "$text-muted"),
         )
 
     def _build_request(self) -> RecordingRequest:
@@ -312,7 +314,16 @@ class RecordScreen(GuardedScreen[None]):
             return f"{problem}{command}   {format_outcome(run)}, in {run.result.folder}"
         return ""
 
-    on_resize = on_descendant_focus = on_option_list_option_highlighted = _update_hint
+    on_descendant_focus = on_option_list_option_highlighted = _update_hint
+
+    def on_resize(self) -> None:
+        self._update_hint()
+        self.call_after_refresh(self._fit_workloads)
+
+    def _fit_workloads(self) -> None:
+        option_list = self.query_one("#run-list", OptionList)
+        for name in WORKLOADS:
+            option_list.replace_option_prompt(f"workload:{name}", self._format_workload(name))
 
     def on_input_changed(self) -> None:
         self._update_hint()

@@ -12,6 +12,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option as Row
 
 from torchprof_tui.runs.recording_request import Option
+from torchprof_tui.ui.common.cell_text import cut_clauses
 from torchprof_tui.ui.common.name_display import clean, truncate
 
 FLAG_CELLS, VALUE_CELLS = 17, 9
@@ -38,6 +39,11 @@ class RunOptions(OptionList):
     def on_mount(self) -> None:
         self.add_options([Row(self._format_option(option), id=flag) for flag, option in self._options_by_flag.items()])
         self.highlighted = 0
+
+    def on_resize(self) -> None:
+        """Shorten the help to the new width: the screen shows all of that of the current option."""
+        for flag, option in self._options_by_flag.items():
+            self.replace_option_prompt(flag, self._format_option(option))
 
     @property
     def current_option(self) -> Option | None:
@@ -116,11 +122,12 @@ class RunOptions(OptionList):
         value = clean(self.values.get(option.flag, ""))
         if cell_len(value) > VALUE_CELLS:
             value = "…" + value[1 - VALUE_CELLS :]  # keep the end, where the user types
+        room = self.scrollable_content_region.width - FLAG_CELLS - VALUE_CELLS - 3
         value_text = value or ("off" if option.kind == "switch" else "–")
         return Content.assemble(
             f" {truncate(option.flag, FLAG_CELLS):<{FLAG_CELLS}} ",
             (f"{value_text:<{VALUE_CELLS}} ", "$accent bold" if value else "$text-muted"),
-            (option.help, "$text-muted"),
+            (cut_clauses(option.help, room), "$text-muted"),
         )
 
 
