@@ -40,9 +40,17 @@ def test_keys_are_pressed(tmp_path: Path) -> None:
 
 
 def test_a_comparison_is_drawn_when_it_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    show, compare = TorchprofApp._show_comparison, DiffScreen._compare_inputs
-    monkeypatch.setattr(TorchprofApp, "_show_comparison", lambda *of: (time.sleep(0.3), show(*of)))
-    monkeypatch.setattr(DiffScreen, "_compare_inputs", lambda screen: (time.sleep(0.5), compare(screen)))
+    def delay(owner: type, method: str, seconds: float) -> None:
+        original = getattr(owner, method)
+
+        def run(*of: object) -> None:
+            time.sleep(seconds)
+            original(*of)
+
+        monkeypatch.setattr(owner, method, run)
+
+    delay(TorchprofApp, "_show_comparison", 0.3)
+    delay(DiffScreen, "_compare_inputs", 0.5)
     keys = ",".join(["D", *"sample", "colon", *"geglu", "underscore", *"mlp", "underscore", *"compile", "enter"])
     screen = taken(tmp_path / "out.txt", "sample:geglu_mlp_eager", "--size", "120x40", "--keys", keys)
     assert "A geglu_mlp_eager → B geglu_mlp_compile" in screen

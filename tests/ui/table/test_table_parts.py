@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.explorer_app import event_of, two_steps
+from tests.helpers.golden_files import load_sample
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.rank_traces import late_rank
 from torchprof_tui.analysis.table.event_scope import NotRecordedError
@@ -22,7 +23,7 @@ from torchprof_tui.ui.common.painted_widget import DEFAULT_PALETTE
 from torchprof_tui.ui.lanes.view_state import ViewState
 from torchprof_tui.ui.table.row_listing import RowListing
 from torchprof_tui.ui.table.scope_choices import TableScope, list_table_scopes
-from torchprof_tui.ui.table.sheet_catalog import BuiltSheet, SheetQuery, load_row_detail, read_sheet
+from torchprof_tui.ui.table.sheet_catalog import BuiltSheet, SheetQuery, build_sheet, load_row_detail, read_sheet
 from torchprof_tui.ui.table.sheet_rows import ColumnLayout, fit_columns, format_row, write_sheet
 
 NAMES = ["mm", "add", "copy", "addmm"]
@@ -207,3 +208,15 @@ def test_columns_are_kept_from_left_to_right_with_the_sort_column() -> None:
     assert [field.key for field in fit_columns(sheet(*keys), 80, "calls").fields] == list(keys)
     narrow = fit_columns(sheet(*keys), 34, "time")
     assert ([field.key for field in narrow.fields], narrow.hidden) == (["name", "time"], 1)
+
+
+def test_the_panel_of_a_repetition_says_what_its_pattern_is() -> None:
+    profile = Profile(load_sample("train_gpt_eager"))
+    built = build_sheet(profile, "repeats", GroupBy.NAME, None)
+    names = list(built.sheet.columns["name"])
+    for name in ("pattern 1 #2", "pattern 2a, 1 of 4 in a row"):
+        detail = load_row_detail(profile, profile.trace, built, names.index(name))
+        assert detail is not None
+        label = name.split()[1].rstrip(",")
+        line = next(line for line in built.sheet.totals if line.startswith(f"{label}: "))
+        assert detail.message_lines[0] == f"pattern {line}"

@@ -22,6 +22,7 @@ from torchprof_tui.analysis.table.repetitions_sheet import (
     build_repetitions_sheet,
     find_row_repetitions,
     format_difference,
+    format_pattern,
 )
 from torchprof_tui.analysis.table.row_detail import RowDetail, build_row_detail
 from torchprof_tui.analysis.table.sheets import RepetitionTotals, Sheet, explain_empty_sheet, list_tables_with_rows
@@ -133,7 +134,7 @@ def load_row_detail(profile: Profile, whole_trace: Trace, built_sheet: BuiltShee
     if built_sheet.table is not None:
         return build_row_detail(profile.trace, profile.calls, built_sheet.table, row)
     if isinstance(built_sheet.sheet.sums, RepetitionTotals):
-        return _build_repetition_detail(profile.trace, row)
+        return _build_repetition_detail(profile.trace, built_sheet.sheet.sums, row)
     events = built_sheet.sheet.members_of(row)
     if not len(events):
         return None
@@ -144,13 +145,20 @@ def load_row_detail(profile: Profile, whole_trace: Trace, built_sheet: BuiltShee
     return RowDetail(events, start, duration, compute_duration_statistics(duration), [], [], [], message_lines)
 
 
-def _build_repetition_detail(trace: Trace, row: int) -> RowDetail:
-    """Build the detail of a row of repetitions: its instances last from their first kernel to their last."""
+def _build_repetition_detail(trace: Trace, sums: RepetitionTotals, row: int) -> RowDetail:
+    """Build the detail of a row of repetitions: its instances last from their first kernel to their last.
+
+    It begins with what the row's pattern is, which the line below the table says of all patterns, or cuts.
+    """
     repetitions = find_repetitions(trace)
     pattern, index = find_row_repetitions(repetitions, row)
     index = index[np.argsort(pattern.start[index], kind="stable")]
     duration = pattern.duration[index]
-    lines = [f"stands for all: {format_time(int(pattern.start[pattern.shown]))}"]
+    totals = next(each for each in sums.patterns if each.label == pattern.label)
+    lines = [
+        f"pattern {format_pattern(totals, sums.unit)}",
+        f"its repetitions count from #0; the most typical one is at {format_time(int(pattern.start[pattern.shown]))}",
+    ]
     if pattern.differing:
         lines.append(f"{pattern.differing} of {len(pattern)} differ{'s' * (pattern.differing == 1)} from it:")
     lines += [format_difference(found, len(pattern)) for found in pattern.differences]
