@@ -76,6 +76,14 @@ async def test_a_search_selects_the_first_match_and_n_walks_on() -> None:
         assert screen.app.screen is screen
 
 
+async def test_the_row_of_the_cursor_has_one_background() -> None:
+    async with explorer(model(), (120, 40)) as (screen, pilot):
+        tree = await opened(screen, pilot)
+        strip = next(strip for strip in tree._compositor.render_strips() if strip.text.startswith("▶"))
+        cells = [segment for segment in strip.crop(3, 100) if segment.style is not None]
+        assert {segment.style.bgcolor for segment in cells if segment.style} == {tree.rows.palette.active.bgcolor}
+
+
 async def test_arrows_and_space_fold_within_a_search() -> None:
     async with explorer(model(), (120, 40)) as (screen, pilot):
         tree = await opened(screen, pilot)

@@ -157,15 +157,14 @@ class TreeScreen(ListScreen):
         arrow = "⇢ " if kind in GPU_WORK else ""
         label = self._format_label(node, name_cells - len(indent) - len(arrow) - 5)
         text = f"{fold_sign} {arrow}{label}"
+        style = palette.active if selected else palette.text
         return [
             ("▶" if selected else " ", palette.cursor),
             (indent, palette.muted),
             ("▌", palette.ink(kind) if not is_root else palette.strong),
-            (text, palette.active if selected else palette.strong if is_root else palette.text),
-            (" " * max(name_cells - 2 - len(indent) - cell_len(text), 0), palette.text),
-            *self._format_numbers(
-                node, shows_self_time(width, self._has_gpu), palette.active if selected else palette.text
-            ),
+            (text, palette.strong if is_root and not selected else style),
+            (" " * max(name_cells - 2 - len(indent) - cell_len(text), 0), style),
+            *self._format_numbers(node, shows_self_time(width, self._has_gpu), style),
         ]
 
     def _format_numbers(self, node: int, has_self: bool, style: Style) -> list[TextRun]:
