@@ -27,6 +27,16 @@ def tree(*parts: TimePart, devices: int = 1) -> TimeTree:
     return TimeTree(parts, sum(each.time for each in parts), devices)
 
 
+def test_shares_are_of_the_steps_as_those_of_the_verdict() -> None:
+    """What lies outside the steps is said once, beside the length: 91 % of the steps is no other share of the trace."""
+    shown = tree(part("host", 910_000), part("compute", 90_000), part(OUTSIDE, 1_000_000))
+    assert [(line.id, line.share) for line in select_tree_lines(shown)] == [("host", 0.91), ("compute", 0.09)]
+    assert shown.outside_note == ", without 1.00 ms label of outside"
+    alone = tree(part(OUTSIDE, 1000))
+    assert [(line.id, line.share) for line in select_tree_lines(alone)] == [(OUTSIDE, 1.0)]
+    assert alone.outside_note == ""
+
+
 @st.composite
 def trees(draw: st.DrawFn) -> TimeTree:
     times = draw(st.lists(st.integers(1, 10**9), min_size=1, max_size=15))

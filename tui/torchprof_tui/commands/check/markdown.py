@@ -11,7 +11,7 @@ import msgspec
 
 from torchprof_tui.analysis.patterns.engine.pattern import describe_code_line, find_code_location
 from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport
-from torchprof_tui.analysis.patterns.verdict.tree_model import TimePart, TimeTree
+from torchprof_tui.analysis.patterns.verdict.tree_model import OUTSIDE, TimePart, TimeTree
 from torchprof_tui.answers.serving import list_serving
 from torchprof_tui.commands.check.text import (
     describe_device,
@@ -82,8 +82,8 @@ def _cause_lines(report: CheckReport) -> Iterator[str]:
     if tree is None:
         return
     yield from ("## Where the time goes", "")
-    yield from (f"| share | time{tree.mean_note} | cause | part of it |", "|---:|---:|---|---|")
-    causes = sorted(tree.parts, key=lambda part: -part.time)
+    yield from (f"| share | time{tree.mean_note}{tree.outside_note} | cause | part of it |", "|---:|---:|---|---|")
+    causes = sorted((part for part in tree.parts if part.id != OUTSIDE), key=lambda part: -part.time)
     for part in causes[:CAUSE_COUNT]:
         yield _cause_row(tree, part.time, part.label, part.parts)
     if rest := sum(part.time for part in causes[CAUSE_COUNT:]):
@@ -93,8 +93,10 @@ def _cause_lines(report: CheckReport) -> Iterator[str]:
 
 def _cause_row(tree: TimeTree, time: int, label: str, inside: Sequence[TimePart]) -> str:
     largest = sorted(inside, key=lambda part: -part.time)[:CAUSE_COUNT]
-    listed = ", ".join(f"{escape_markdown(part.id)} {format_share(tree.share(part))}" for part in largest)
-    share = format_share(time / tree.total) if tree.total else ""
+    listed = ", ".join(
+        f"{escape_markdown(part.id)} {format_share(part.time / (tree.measured or 1))}" for part in largest
+    )
+    share = format_share(time / (tree.measured or 1))
     return f"| {share} | {format_duration(time / tree.device_count)} | {escape_markdown(label)} | {listed} |"
 
 

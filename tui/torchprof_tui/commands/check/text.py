@@ -38,9 +38,9 @@ def print_report(report: CheckReport, only_problems: bool = False, with_notes: b
                 console.print(_indent(Text(clean(detail), style="dim")))
     if not only_problems and report.tree is not None:
         console.print()
-        length = format_duration(report.scope.length)
+        length = format_duration(report.tree.measured // max(report.tree.device_count, 1))
         scope = "the trace" if report.scope.is_whole_trace else "the range"
-        console.print(Text(f"time of {scope}: {length}{report.tree.mean_note}", style="bold"))
+        console.print(Text(f"time of {scope}: {length}{report.tree.mean_note}{report.tree.outside_note}", style="bold"))
         for line in format_time_tree(report.tree):
             console.print(_indent(Text(line)))
     if not only_problems:
@@ -150,7 +150,9 @@ def select_shown_gaps(report: CheckReport) -> list[LargestGap]:
 def describe_gap_times(report: CheckReport, gap: LargestGap) -> tuple[str, str, str]:
     """Describe when a gap began, how long it took and its share of the scope."""
     step = 10 ** max(len(str(gap.duration)) - 3, 0)
-    share = gap.duration / report.scope.length if report.scope.length else 0.0
+    tree = report.tree
+    length = report.scope.length if tree is None else tree.measured // max(tree.device_count, 1)
+    share = gap.duration / length if length else 0.0
     return format_time(gap.start, step), format_duration(gap.duration), format_share(share)
 
 

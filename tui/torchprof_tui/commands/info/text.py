@@ -54,7 +54,9 @@ def print_summary(name: str, summary: dict[str, Any], tree: TimeTree | None = No
     parts: list[RenderableType] = [_format_title(name, summary), _overview_table(summary)]
     if tree is not None:
         lines = "".join(f"\n{line}" for line in format_time_tree(tree))
-        parts.append(Text(f"Time{tree.mean_note}", style="bold").append(lines, style="not bold default"))
+        parts.append(
+            Text(f"Time{tree.mean_note}{tree.outside_note}", style="bold").append(lines, style="not bold default")
+        )
     if "ranks" in summary:
         parts.append(_rank_table(summary, most))
     elif summary["steps"]:

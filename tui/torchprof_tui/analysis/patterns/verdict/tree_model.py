@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.trace.core.time_format import format_duration
 
 COMPUTE, COPIES, EXPOSED, OUTSIDE = "compute", "copies", "exposed_communication", "outside"
 
@@ -53,6 +54,19 @@ class TimeTree:
         return part.time / self.total if self.total else 0.0
 
     @property
+    def measured(self) -> int:
+        """The time that the shown shares, as those of the verdict, are of, ns: without what lies outside the steps."""
+        return self.total - (outside.time if (outside := self.find(OUTSIDE)) else 0) or self.total
+
+    @property
+    def outside_note(self) -> str:
+        """Format what the scope contains beside `measured`; "" for nothing."""
+        outside = self.find(OUTSIDE)
+        if outside is None or outside.time == self.total:
+            return ""
+        return f", without {format_duration(outside.time // max(self.device_count, 1))} {outside.label}"
+
+    @property
     def mean_note(self) -> str:
         """Format the number of devices that the times are the mean of; "" for one."""
         return f", mean of {self.device_count} {self.devices}" if self.device_count > 1 else ""
@@ -71,7 +85,7 @@ MIN_INNER_LINES = 3  # lines kept free for what lies inside the parts, as far as
 
 @dataclass(frozen=True, slots=True)
 class TreeLine:
-    """A line of a shown tree. `time`: ns, the mean of the devices; `share` of the scope, 0..1; `depth` from 0."""
+    """A line of a shown tree. `time`: ns, the mean of the devices; `share` of `measured`, 0..1; `depth` from 0."""
 
     depth: int
     id: str
@@ -83,16 +97,17 @@ class TreeLine:
 def select_tree_lines(tree: TimeTree, max_lines: int = MAX_LINES) -> list[TreeLine]:
     """Select the lines to show: all large parts, then the largest inside them, in the order of the tree.
 
-    The lines of depth 0 sum to the scope: small parts, and those beyond the limit, are added up as the line "other",
+    The lines of depth 0 sum to `measured`: small parts, and those beyond the limit, are added up as the line "other",
     which names the largest.
     A line inside another one is a pattern or a class of work; what is left of its parent is explained by none.
     """
-    min_time = thresholds.SIGNIFICANT_SHARE.value * tree.total
-    large = [part for part in tree.parts if part.time >= min_time]
+    min_time = thresholds.SIGNIFICANT_SHARE.value * tree.measured
+    parts = [part for part in tree.parts if part.id != OUTSIDE or tree.measured == tree.total]
+    large = [part for part in parts if part.time >= min_time]
     max_parts = max_lines - (MIN_INNER_LINES if max_lines > 2 * MIN_INNER_LINES else 0)
-    if len(large) < len(tree.parts) or len(large) > max_parts:
+    if len(large) < len(parts) or len(large) > max_parts:
         large = sorted(large, key=lambda part: -part.time)[: max(max_parts - 1, 1)]
-    has_other = len(large) < len(tree.parts)
+    has_other = len(large) < len(parts)
     shown = {id(part) for part in large}
     _add_largest_inside(large, shown, min_time, max_lines - len(large) - has_other)
     lines: list[TreeLine] = []
@@ -104,11 +119,11 @@ def select_tree_lines(tree: TimeTree, max_lines: int = MAX_LINES) -> list[TreeLi
             if id(inner) in shown:
                 append(inner, depth + 1)
 
-    for part in tree.parts:
+    for part in parts:
         if id(part) in shown:
             append(part, 0)
     if has_other:
-        rest = [part for part in tree.parts if id(part) not in shown]
+        rest = [part for part in parts if id(part) not in shown]
         label = max(rest, key=lambda part: part.time).label
         label = f"{OTHER} ({label} and {len(rest) - 1} more)" if len(rest) > 1 else label
         lines.append(_make_line(tree, 0, OTHER, label, sum(part.time for part in rest)))
@@ -128,7 +143,7 @@ def _add_largest_inside(parents: Sequence[TimePart], shown: set[int], min_time: 
 
 
 def _make_line(tree: TimeTree, depth: int, line_id: str, label: str, time: int) -> TreeLine:
-    return TreeLine(depth, line_id, label, time / tree.device_count, time / tree.total if tree.total else 0.0)
+    return TreeLine(depth, line_id, label, time / tree.device_count, time / (tree.measured or 1))
 
 
 def merge_trees(trees_or_none: Iterable[TimeTree | None]) -> TimeTree | None:

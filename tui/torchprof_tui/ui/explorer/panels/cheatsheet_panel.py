@@ -107,8 +107,8 @@ def format_verdict(
 
 def format_tree(tree: TimeTree, max_lines: int, width: int, palette: Palette, steps: int = 0) -> Lines:
     """Format the largest parts of the time of so many steps, each with a bar of its share."""
-    length = format_duration(tree.total // max(tree.device_count, 1)) + (f" of {steps:,} steps" if steps > 1 else "")
-    lines: Lines = [[(truncate(f"where the {length} went{tree.mean_note}", width), palette.strong)]]
+    length = format_duration(tree.measured // max(tree.device_count, 1)) + (f" of {steps:,} steps" if steps > 1 else "")
+    lines: Lines = [[(truncate(f"where the {length} went{tree.mean_note}{tree.outside_note}", width), palette.strong)]]
     for line in select_tree_lines(tree, max(max_lines - 1, 2))[: max_lines - 1]:
         numbers = f"  {format_share(line.share):>{_SHARE_CELLS}} {format_duration(line.time):>{_TIME_CELLS}} "
         bar = "█" * round(line.share * _BAR_CELLS)
