@@ -6,11 +6,12 @@ import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
-from tests.helpers.pattern_traces import ADD, GPU_ONLY, check_pattern
+from tests.helpers.pattern_traces import ADD, GPU_ONLY, check_pattern, check_saved
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import backward_pass
@@ -184,3 +185,31 @@ def test_a_list_of_unknown_length_may_hold_all_parameters(tmp_path: Path) -> Non
     path.write_text(json.dumps({"traceEvents": entries}), "utf-8")
     finding = check_pattern(load_trace(str(path)), "unused-gradients")
     assert finding.answer.seen == "2 parameters get a gradient in a step, the optimizer updates 1"
+
+
+def update(at: float, *ops: tuple[str, list[int] | None, int]) -> list[Entry]:
+    """An optimizer step of list ops: (name, width of each tensor of its list, blocks of its kernel)."""
+    entries = [annotation("Optimizer.step#AdamW.step", at, 60)]
+    for k, (name, widths, blocks) in enumerate(ops):
+        dims = {"Input Dims": [[[width] for width in widths]]} if widths else {}
+        *host, launched = op(f"aten::{name}", at + 5 + 12 * k, **dims)
+        launched["args"]["grid"] = [blocks, 1, 1]
+        entries += [*host, launched]
+    return entries
+
+
+@pytest.mark.parametrize(
+    ("ops", "state"),
+    [
+        ([("_foreach_add_", None, 1), ("_fused_adamw_", None, 900)], FIRED),  # the steps of one tensor are counted
+        ([("_foreach_add_", None, 2), ("_fused_adamw_", None, 900)], ABSENT),
+        ([("_foreach_mul_", None, 1), ("_foreach_addcdiv_", None, 1)], FIRED),
+        ([("_foreach_mul_", None, 1), ("_foreach_addcdiv_", None, 2)], ABSENT),  # weight decay of one of them
+        ([("_foreach_mul_", [4], 9), ("_foreach_mul_", [4], 9), ("_foreach_addcdiv_", [4], 9)], FIRED),
+        ([("_foreach_mul_", [4], 9), ("_foreach_mul_", [8], 9), ("_foreach_addcdiv_", [4, 8], 9)], ABSENT),
+    ],
+)
+def test_updated_tensors_are_counted_once(ops: list[Any], state: State, tmp_path: Path) -> None:
+    entries = training(tensors=None)
+    entries += [entry for number in range(3) for entry in update(1000.0 * number + 700, *ops)]
+    assert check_saved(tmp_path, "unused-gradients", *entries).state is state

@@ -108,8 +108,9 @@ def test_offloading_costs_both_copies() -> None:
     assert finding.answer.at_stake == 24 * 10_000
 
 
-def test_copies_of_activations_are_no_results() -> None:
-    assert check_pattern(trace(*steps(offloading(20))), "reads-one-by-one").state is ABSENT
+@pytest.mark.parametrize("name", ["reads-one-by-one", "equal-copies"])
+def test_copies_of_activations_are_no_results_and_no_inputs(name: str) -> None:
+    assert check_pattern(trace(*steps(offloading(20))), name).state is ABSENT
 
 
 def test_statistics_in_inference_mode_need_no_detach() -> None:

@@ -9,10 +9,10 @@ import numpy as np
 from torchprof_tui.analysis.patterns.engine.avoidable_work import (
     NODE_REGEX,
     answer_fault,
-    count_launched_work,
+    find_launched_work,
     pair_neighbours,
 )
-from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, launch_shapes
 from torchprof_tui.analysis.patterns.engine.op_text import read_inputs
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_fault
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
@@ -189,23 +189,42 @@ def _count_updated(view: ScopeView, t0: int, t1: int) -> int | None:
     ops = ops.select((ops.start >= t0) & (ops.start < t1))
     ops = ops.select(tables.innermost_ancestor(ops.row, tables.mark_rows(steps.row)) >= 0)
     is_list = tables.match_rows(ops.row, _LIST_REGEX)
-    counts: dict[int, int] = {}
-    lists = dict(zip(ops.row[is_list].tolist(), read_inputs(tables.trace, ops.row[is_list]), strict=True))
-    launched = dict(zip(lists, count_launched_work(view, ops.row[is_list]).tolist(), strict=True)) if lists else {}
-    for row, name, takes_list in zip(ops.row.tolist(), ops.name.tolist(), is_list.tolist(), strict=True):
-        length = _measure_list(lists[row]) if takes_list else 1
-        if length is None:
-            length = _MAX_LIST_LENGTH * launched[row]
-        counts[name] = counts.get(name, 0) + length
-    if len(steps) and not counts:
+    rows = ops.row[is_list]
+    most = dict(zip(rows.tolist(), _bound_lengths(view, rows).tolist(), strict=True))
+    inputs = dict(zip(most, read_inputs(tables.trace, rows), strict=True))
+    calls: dict[str, dict[int, int]] = {}  # tensors of each op, by what is known of its list
+    for row, name in zip(ops.row.tolist(), ops.name.tolist(), strict=True):
+        key, length = _describe_list(inputs[row], most[row]) if row in inputs else ("one by one", 1)
+        by_name = calls.setdefault(key, {})
+        by_name[name] = by_name.get(name, 0) + length
+    if len(steps) and not calls:
         return None
-    return max(counts.values(), default=0)
+    # An op may be called twice for a tensor, but not every op is. Where no shapes tell which lists are the same, only
+    # what stands beside a fused op is known to take all of them: it counts steps.
+    is_fused = tables.match_rows(rows, r"aten::_fused_").any()
+    tell = {"one by one": max, "": min if is_fused else max}
+    return sum(tell.get(key, min)(by_name.values()) for key, by_name in calls.items())
 
 
-def _measure_list(inputs: OpInputs | None) -> int | None:
-    """Count the tensors of an op's first list; None without shapes, and for lists too long to be recorded."""
+def _bound_lengths(view: ScopeView, rows: I64) -> I64:
+    """Bound the tensors that ops on lists update: a kernel holds some, and gives each a block of its own: int64[k]."""
+    launched = find_launched_work(view, rows)
+    owner = rows.searchsorted(view.work.launch[launched], side="right") - 1
+    kernels = np.bincount(owner, minlength=len(rows))
+    grid = launch_shapes(view.trace, view.work.events.row[launched])[:, :3].prod(axis=1)
+    blocks = np.bincount(owner, np.where(grid > 0, grid, _MAX_LIST_LENGTH), len(rows)).astype(np.int64)
+    return np.minimum(_MAX_LIST_LENGTH * kernels, blocks)
+
+
+def _describe_list(inputs: OpInputs | None, most: int) -> tuple[str, int]:
+    """Describe an op's first list: its shapes, "" where they are unknown or too many to be recorded; and its length.
+
+    Numbers, such as counters of steps, are none.
+    """
     first = inputs.dims[0] if inputs is not None and inputs.dims else None
-    return len(first) if isinstance(first, list) and first and isinstance(first[0], list) else None
+    if isinstance(first, list) and first and isinstance(first[0], list):
+        return str(first), len(first) if any(first) else 0
+    return "", most
 
 
 def _is_idle_after_backward(view: ScopeView, nodes: BackwardNodes) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from torchprof_tui.analysis.kernel.names.copies import is_to_device
 from torchprof_tui.analysis.memory.findings.memory_finding import format_size
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.avoidable_work import add_backward_nodes, answer_fault
+from torchprof_tui.analysis.patterns.engine.avoidable_work import NODE_REGEX, add_backward_nodes, answer_fault
 from torchprof_tui.analysis.patterns.engine.event_tables import transfer_sizes
 from torchprof_tui.analysis.patterns.engine.op_text import read_inputs, write_op_text
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_fault
@@ -52,8 +52,8 @@ def repeated_mask(view: ScopeView) -> Answer:
     "Many copies of one size go to the GPU in a step",
     meaning="each copy from host memory has a fixed cost, and the CPU waits for each that is not pinned",
     action="copy once: stack what is copied item by item, keep constants on the GPU",
-    decided="Copies from host memory to the GPU of one size, of the same op, more often in a step than the limit. Time "
-    "at stake: the ops that copy, all but one in a step, and their copies.",
+    decided="Copies from host memory to the GPU of one size, of the same op, more often in a step than the limit, "
+    "outside the backward pass. Time at stake: the ops that copy, all but one in a step, and their copies.",
     thresholds=(thresholds.EQUAL_COPIES_MIN,),
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
 )
@@ -62,6 +62,8 @@ def equal_copies(view: ScopeView) -> Answer:
     is_upload = (work.kind == Kind.COPY) & (work.launch >= 0) & match_names(view.trace, is_to_device, work.events.name)
     uploads = np.flatnonzero(is_upload)
     uploads = uploads[view.outer_op[uploads] >= 0]
+    # What a backward pass copies to the GPU comes back from there (`offloaded-activations`).
+    uploads = uploads[tables.innermost_ancestor(work.launch[uploads], tables.mark_ops(NODE_REGEX)) < 0]
     sizes = transfer_sizes(view.trace, work.events.row[uploads])
     if not len(uploads):
         return Answer.absent()
