@@ -70,22 +70,21 @@ class StragglerJob:
     def _list_parts(self, own: pd.DataFrame, replica: int, stage: int) -> list[_Part]:
         """List the parts of one worker in one step by time. Transfers at the ends of the pipeline are not real ones."""
         worker = replica * self.stages + stage
-        sequence = []
+        sequence: list[tuple[float, int, tuple[object, ...] | None, float, int, str]] = []
         for row, op in zip(own.index, own.itertuples(), strict=True):
             begin, end, kind, number = float(op.start_ts), float(op.end), op.optype, int(op.seq_id)
             if kind in COMPUTE:
-                sequence.append((begin, 1, None, end, row))
+                sequence.append((begin, 1, None, end, row, kind))
             elif kind in JOINT:
                 group = (kind, number) if kind == JOINT[2] else (kind, number, stage)
-                sequence.append((begin, 2, group, end, row))
+                sequence.append((begin, 2, group, end, row, kind))
             elif kind == EMBEDDING and stage in (0, self.stages - 1):
-                sequence.append((begin, 2, (kind, replica), end, row))
+                sequence.append((begin, 2, (kind, replica), end, row, kind))
         sequence.sort(key=lambda item: (item[0], item[1]))
         parts, work = [], []
         counts = {"forward-compute": 0, "backward-compute": 0}
         last_end = 0.0
-        for begin, _, group, end, row in sequence:
-            kind = self.table.optype[row]
+        for begin, _, group, end, row, kind in sequence:
             if group is not None:
                 parts.append(_Part(group, worker, work, begin, end, row))
                 work = []
@@ -139,11 +138,12 @@ class StragglerJob:
             else:
                 transfer[index] = _measure_transfer(parts) if as_recorded else self.median_transfer[kind]
         parts = [part for each in plan for part in each]
+        seconds = durations.tolist()
         clock = np.zeros(self.replicas * self.stages)
         replay_parts(
             np.cumsum([0, *map(len, plan)]),
             np.array([part.worker for part in parts]),
-            np.array([durations[part.work].sum() for part in parts]),
+            np.array([sum(seconds[row] for row in part.work) for part in parts]),
             transfer,
             clock,
             after,
