@@ -89,6 +89,9 @@ async def test_what_has_no_launch_says_so() -> None:
         select(screen, event_of(shown, "aten::mm"))
         await pilot.press("k")
         await until(pilot, lambda: "launched no GPU work" in text_of(screen))
+        assert "enter goes to the longest kernel" in text_of(screen)
+        await pilot.press("enter")
+        assert screen.view_state.selected == event_of(shown, "early")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 48), (240, 60)])

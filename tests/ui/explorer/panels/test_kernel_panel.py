@@ -26,7 +26,7 @@ async def test_enter_in_an_empty_kernel_panel_says_why() -> None:
         before = screen.view_state.viewport
         await pilot.press("enter")
         await settled(pilot)
-        assert "no kernel to go to: this event leads to no GPU work" in text_of(screen)
+        assert "no kernel to go to: the trace has none" in text_of(screen)
         assert screen.view_state.viewport == before
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -246,7 +249,7 @@ class KernelPanel(Panel):
         if self._event < 0:
             return FIRST_KEYS
         if self._kernel is None:
-            return [("→", "next event"), ("t", "all kernels")]
+            return [("enter", "longest kernel")] * (self._longest_kernel >= 0) + [("t", "all kernels")]
         is_selected = self._kernel.event == self._event
         return [("[", "launch") if is_selected else ("]", "GPU work"), ("l", "chain"), ("t", "its row"), ("f", "fit")]
 
@@ -254,8 +257,16 @@ class KernelPanel(Panel):
         if self._event < 0:
             return "no kernel to go to: no event is selected: select a kernel, or an op"
         if self._chain is not None and self._kernel is None:
-            return "no kernel to go to: this event leads to no GPU work"
+            if self._longest_kernel < 0:
+                return "no kernel to go to: the trace has none"
+            self.context.view_state.select(self._longest_kernel)
         return None
+
+    @cached_property
+    def _longest_kernel(self) -> int:
+        """The kernel of the trace that ran longest, for events that lead to none; -1 in a trace without kernels."""
+        kernels = np.flatnonzero(self._trace.kind == Kind.KERNEL)
+        return int(kernels[np.argmax(self._trace.duration[kernels])]) if len(kernels) else -1
 
     def content(self, width: int) -> Lines:
         palette = self.palette
@@ -269,11 +280,8 @@ class KernelPanel(Panel):
             return [[("…", palette.muted)]]
         if self._kernel is None:
             name = clean(self._trace.event(self._event).name)
-            return wrap_text(
-                f"{name} launched no GPU work in this trace: → goes to the next event, t lists all kernels.",
-                width,
-                palette.muted,
-            )
+            way = "enter goes to the longest kernel, t lists all" if self._longest_kernel >= 0 else "it has no kernels"
+            return wrap_text(f"{name} launched no GPU work in this trace: {way}.", width, palette.muted)
         head = format_title(self._trace, self._trace.event(self._kernel.event), self.palette, width)
         if self._kernel.event != self._event and len(self._chain.work) > 1:
             name = shorten_event_name(self._trace.event(self._event))
