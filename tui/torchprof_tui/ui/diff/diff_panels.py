@@ -303,7 +303,7 @@ COLUMNS = (
     Column("B", 9, 3),
     Column("change", 10, 5),
     Column("CPU self", 10, 4),
-    Column("share", 7, 1),
+    Column("of diff", 7, 1),
 )
 
 CPU_COLUMNS = tuple(
