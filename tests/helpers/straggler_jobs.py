@@ -81,12 +81,13 @@ class StragglerJob:
             elif kind == EMBEDDING and stage in (0, self.stages - 1):
                 sequence.append((begin, 2, (kind, replica), end, row, kind))
         sequence.sort(key=lambda item: (item[0], item[1]))
-        parts, work = [], []
+        parts: list[_Part] = []
+        work: list[int] = []
         counts = {"forward-compute": 0, "backward-compute": 0}
         last_end = 0.0
-        for begin, _, group, end, row, kind in sequence:
-            if group is not None:
-                parts.append(_Part(group, worker, work, begin, end, row))
+        for begin, _, joint, end, row, kind in sequence:
+            if joint is not None:
+                parts.append(_Part(joint, worker, work, begin, end, row))
                 work = []
                 continue
             direction, number = kind.partition("-")[0], counts.get(kind, 0)

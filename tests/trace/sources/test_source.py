@@ -233,7 +233,7 @@ def test_streams_with_short_reads() -> None:
 
 
 def test_closing_the_iterator_ends_the_thread(tmp_path: Path) -> None:
-    source = open_source(write(tmp_path, gzip.compress(TEXT * 20, mtime=0)))
+    source = open_source(write(tmp_path, gzip.compress(TEXT * 20, 1, mtime=0)))
     before = set(threading.enumerate())
     blocks = source.blocks()
     next(blocks)
