@@ -24,6 +24,7 @@ from tools.fault_bench.kinds import (
     HELD_OUT,
     KINDS,
     MODELS,
+    SIXTH_KINDS,
     TEST_MODEL,
     THIRD_KINDS,
 )
@@ -59,7 +60,7 @@ def test_a_kind_is_described(name: str) -> None:
 def test_the_halves_are_disjoint_and_have_an_adapter_each() -> None:
     assert not set(BUILDING) & set(HELD_OUT)
     assert {model for half in HALVES.values() for model in half} == set(MODELS)
-    assert len(MODELS) == 17
+    assert len(MODELS) == 20
     assert sum(len(half) for half in HALVES.values()) == len(MODELS)
     builders = public_functions(ROOT / "tools/fault_bench/models.py")
     assert builders == {f"build_{model}" for model in (*MODELS, TEST_MODEL)}
@@ -82,6 +83,10 @@ def test_the_kinds_of_the_fourth_half_are_the_new_ones_and_a_seeded_draw() -> No
 def test_the_kinds_of_the_fifth_half_are_a_seeded_draw_of_all() -> None:
     assert len(KINDS) == 63
     assert tuple(random.Random(20261130).sample(list(KINDS), 22)) == FIFTH_KINDS
+
+
+def test_the_kinds_of_the_sixth_half_are_a_seeded_draw_of_all() -> None:
+    assert tuple(random.Random(20261201).sample(list(KINDS), 15)) == SIXTH_KINDS
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,18 @@ FOURTH = ("lraspp", "conformer", "mamba2")
 FIFTH = ("diffusion_unet", "qwen2", "lstm_encoder")
 """Models chosen after the fourth half was judged, with FIFTH_KINDS, to be judged once."""
 
-HALVES = {"building": BUILDING, "held-out": HELD_OUT, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH}
-MODELS = (*BUILDING, *HELD_OUT, *THIRD, *FOURTH, *FIFTH)
+SIXTH = ("vit", "vae", "wavenet")
+"""Models chosen after the fifth half was judged, with SIXTH_KINDS, to be judged once."""
+
+HALVES = {
+    "building": BUILDING,
+    "held-out": HELD_OUT,
+    "third": THIRD,
+    "fourth": FOURTH,
+    "fifth": FIFTH,
+    "sixth": SIXTH,
+}
+MODELS = (*BUILDING, *HELD_OUT, *THIRD, *FOURTH, *FIFTH, *SIXTH)
 TEST_MODEL = "plain"
 
 SYNC = r"(?<!a)sync|\bitem\b|_local_scalar_dense|is_nonzero"
@@ -816,3 +826,10 @@ FIFTH_KINDS = (
     *("frozen_backbone",),
 )
 """Kinds of the fifth half: 22 of all 63, drawn by random.Random(20261130).sample."""
+
+SIXTH_KINDS = (
+    *("results_copied_back", "colliding_atomics", "sync_timers", "sort_for_top_k", "flop_counter", "nan_checks"),
+    *("small_copies", "repeated_casts", "constants_copied", "indexed_rows", "tensor_from_list"),
+    *("data_dependent_branch", "fp32_island", "written_cross_entropy", "anomaly_mode"),
+)
+"""Kinds of the sixth half: 15 of all 63, drawn by random.Random(20261201).sample."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -575,7 +576,7 @@ def build_qwen2(size: Size) -> Task:
 
 
 class PlainTask(Task):
-    """Vectors, float32[batch, length, width]: needs torch alone."""
+    """Inputs of which the model itself makes features (batch, length, width): needs torch alone."""
 
     def features(self, inputs: Tensor) -> Tensor:
         return self.model(inputs)
@@ -616,6 +617,126 @@ def build_lstm_encoder(size: Size) -> Task:
     return PlainTask(model, torch.randn(batch, frames, 240))
 
 
+class EncoderBlock(nn.Module):
+    """A block of a vision transformer: attention and a feed-forward net, each behind its norm."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm, self.norm_after = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.project, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.feed_forward = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.project(self.norm(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        x = x + self.out(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        return x + self.feed_forward(self.norm_after(x))
+
+
+class VisionTransformer(nn.Module):
+    """A vision transformer without its classifier: patches of 16 pixels, one token for the image, encoder blocks."""
+
+    def __init__(self, pixels: int, width: int, heads: int, blocks: int) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, width, 16, stride=16)
+        self.token = nn.Parameter(torch.zeros(1, 1, width))
+        self.positions = nn.Parameter(0.02 * torch.randn(1, (pixels // 16) ** 2 + 1, width))
+        self.blocks = nn.Sequential(*(EncoderBlock(width, heads) for _ in range(blocks)))
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, images: Tensor) -> Tensor:
+        patches = self.patches(images).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(len(images), -1, -1), patches], 1) + self.positions
+        return self.norm(self.blocks(x))
+
+
+def build_vit(size: Size) -> Task:
+    """Build a vision transformer in torch alone: eight blocks of the shapes of ViT-B/16 where it is busy."""
+    width, pixels = size.choose(768, 256, 32), size.choose(224, 64, 32)
+    model = VisionTransformer(pixels, width, max(2, width // 64), size.choose(8, 6, 2))
+    return PlainTask(model, torch.randn(size.choose(96, 2, 2), 3, pixels, pixels))
+
+
+class VariationalAutoencoder(nn.Module):
+    """Convolutions that halve the image, a random latent map, and transposed convolutions that double it."""
+
+    def __init__(self, widths: list[int], latent: int) -> None:
+        super().__init__()
+        pairs = list(pairwise(widths))
+        self.encoder = nn.Sequential(
+            self.layer(nn.Conv2d(1, widths[0], 3, padding=1)),
+            *(self.layer(nn.Conv2d(a, b, 4, stride=2, padding=1), nn.Conv2d(b, b, 3, padding=1)) for a, b in pairs),
+            nn.Conv2d(widths[-1], 2 * latent, 1),
+        )
+        self.decoder = nn.Sequential(
+            self.layer(nn.Conv2d(latent, widths[-1], 3, padding=1)),
+            *(
+                self.layer(nn.ConvTranspose2d(b, a, 4, stride=2, padding=1), nn.Conv2d(a, a, 3, padding=1))
+                for a, b in reversed(pairs)
+            ),
+        )
+
+    @staticmethod
+    def layer(*convolutions: nn.Conv2d | nn.ConvTranspose2d) -> nn.Module:
+        parts = [[one, nn.BatchNorm2d(one.out_channels), nn.ReLU(inplace=True)] for one in convolutions]
+        return nn.Sequential(*(part for three in parts for part in three))
+
+    def forward(self, images: Tensor) -> Tensor:
+        mean, spread = self.encoder(images).chunk(2, 1)
+        if self.training:
+            mean = mean + torch.exp(0.5 * spread) * torch.randn_like(mean)
+        return self.decoder(mean)
+
+
+def build_vae(size: Size) -> Task:
+    """Build a variational autoencoder in torch alone, for grey images; the head classifies the level of each pixel.
+
+    The loss is the reconstruction's alone: the bench has no term for the latent map.
+    """
+    width, pixels = size.choose(128, 32, 8), size.choose(64, 32, 16)
+    model = VariationalAutoencoder([width, 2 * width, 4 * width, 4 * width], size.choose(32, 16, 4))
+    return ImageTask(model, torch.randn(size.choose(96, 2, 2), 1, pixels, pixels))
+
+
+class GatedLayer(nn.Module):
+    """A causal dilated convolution with a gate; gives what goes on and what skips to the end."""
+
+    def __init__(self, width: int, dilation: int) -> None:
+        super().__init__()
+        self.dilation = dilation
+        self.dilated = nn.Conv1d(width, 2 * width, 2, dilation=dilation)
+        self.out = nn.Conv1d(width, 2 * width, 1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        signal, gate = self.dilated(nn.functional.pad(x, (self.dilation, 0))).chunk(2, 1)
+        on, skip = self.out(torch.tanh(signal) * torch.sigmoid(gate)).chunk(2, 1)
+        return x + on, skip
+
+
+class WaveNet(nn.Module):
+    """A net of causal convolutions over the levels of an audio signal, without its last convolution."""
+
+    def __init__(self, width: int, layers: int) -> None:
+        super().__init__()
+        self.levels = nn.Embedding(CLASSES, width)
+        self.layers = nn.ModuleList(GatedLayer(width, 1 << number) for number in range(layers))
+        self.last = nn.Conv1d(width, width, 1)
+
+    def forward(self, samples: Tensor) -> Tensor:
+        x = self.levels(samples).transpose(1, 2)
+        total = torch.zeros_like(x)
+        for layer in self.layers:
+            x, skip = layer(x)
+            total = total + skip
+        return nn.functional.relu(self.last(nn.functional.relu(total))).transpose(1, 2)
+
+
+def build_wavenet(size: Size) -> Task:
+    """Build a WaveNet in torch alone, which predicts one of 256 levels for each sample: dilations 1 to 512."""
+    model = WaveNet(size.choose(256, 64, 16), size.choose(10, 10, 3))
+    return PlainTask(model, torch.randint(CLASSES, (size.choose(16, 2, 2), size.choose(4096, 256, 16))))
+
+
 def build_plain(size: Size) -> Task:
     """Build eight linear layers."""
     width = size.choose(1024, 256, 32)
@@ -641,5 +762,8 @@ BUILDERS: dict[str, Callable[[Size], Task]] = {
     "diffusion_unet": build_diffusion_unet,
     "qwen2": build_qwen2,
     "lstm_encoder": build_lstm_encoder,
+    "vit": build_vit,
+    "vae": build_vae,
+    "wavenet": build_wavenet,
     "plain": build_plain,
 }
