@@ -221,6 +221,16 @@ def test_a_loop_that_the_verdict_names_costs_its_waits_too() -> None:
     assert_costs_hold(report)
 
 
+@pytest.mark.parametrize(("others", "first"), [(85, "overhead-bound"), (40, "written-out")])
+def test_ops_written_out_lead_unless_they_are_a_small_part_of_the_wait_for_the_cpu(others: int, first: str) -> None:
+    """Two norms of 5 ops: of 95 ops, 11 % of the time, a compiler mends all; of 50 ops they are a fifth."""
+    norm = [f"aten::{name}" for name in ("pow", "mean", "add", "rsqrt", "mul")]
+    names = [*norm, *(f"aten::op{n}" for n in range(others)), *norm]
+    entries = [entry for k, name in enumerate(names) for entry in working_op(100 * k, 99, name)]
+    built = trace(step(1, 0, 100 * len(names)), *entries)
+    assert check_trace(built, default_scope(built)).problems[0].id == first
+
+
 def test_what_costs_most_comes_first_though_the_gpu_waits_for_input() -> None:
     """330 µs of a step in the data loader, and 500 µs of products that tensor cores would shorten."""
     loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"

@@ -181,6 +181,11 @@ PROBLEM_MIN_SHARE = _share("problem to name first", 0.05, "a smaller one is only
 FAULT_FIRST_SHARE = _share(
     "work without need from a share of", 0.10, "mending it saves more than most changes of what every program does"
 )
+COMPILED_SHARE_OF_WAIT = _share(
+    "ops written out, of the wait for launches",
+    1 / 8,
+    "a compiler or a larger batch mends all of the wait, and these ops with it",
+)
 EXPLAINED_SHARE_OF_WAIT = _share(
     "share of the wait that a pattern explains", 0.30, "a known cause of a third is more useful than the rest"
 )

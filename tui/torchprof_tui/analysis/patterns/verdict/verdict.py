@@ -251,6 +251,8 @@ def _describe_lost_work(view: ScopeView) -> str:
 def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
     """Choose what costs most: a wait with its remedy, or the GPU's own work; the regime decides where it is clear."""
     waiting, work, fault = diagnose_waiting(evidence), diagnose_gpu_work(evidence), evidence.main_fault
+    if fault is not None and waiting is not None and _is_compiled_away(fault, waiting):
+        fault = None
     others = [found for found in (waiting, work) if found is not None and _names_one_cause(found, fault)]
     if fault is not None and all(fault.share >= found.share for found in others) and not _is_decoding(evidence, fault):
         return fault
@@ -270,6 +272,16 @@ def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
     if largest is waiting and is_idle and is_mostly_busy and not work.pattern:  # a finding would say its own share
         return replace(waiting, say=lambda share: f"{work.what}; {waiting.say(share)}")
     return largest
+
+
+def _is_compiled_away(fault: Diagnosis, waiting: Diagnosis) -> bool:
+    """Return whether ops written out are a small part of a wait for launches: its remedy mends both."""
+    is_launching = waiting.cause == IdleCause.DISPATCH.id and not waiting.pattern
+    return (
+        is_launching
+        and fault.pattern == "written-out"
+        and fault.share < thresholds.COMPILED_SHARE_OF_WAIT.value * waiting.measured
+    )
 
 
 def _names_one_cause(diagnosis: Diagnosis, fault: Diagnosis | None) -> bool:
