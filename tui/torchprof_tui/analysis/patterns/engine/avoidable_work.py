@@ -97,12 +97,12 @@ _PUTS_TOGETHER = r"aten::(stack|cat|concat)$"
 _MAX_SOURCES = 3
 
 
-def find_ops_around(view: ScopeView, first: I64, last: I64) -> I64:
+def find_ops_around(tables: TraceTables, first: I64, last: I64) -> I64:
     """Find the ops that take tensors apart just before loops, and put results together just after: rows, int64[k].
 
     `first`, `last` int64[n]: the first and last op of each loop, at no depth. Without the loop they have no use.
     """
-    tables, every = view.tables, view.tables.outermost_ops.row
+    every = tables.outermost_ops.row
     lane, found = tables.trace.lane, [np.zeros(0, np.int64)]
     apart, together = tables.match_rows(every, _TAKES_APART), tables.match_rows(every, _PUTS_TOGETHER)
     index = every.searchsorted(first)

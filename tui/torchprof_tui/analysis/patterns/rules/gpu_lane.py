@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass
@@ -17,6 +19,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     sort_places,
 )
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS, NOTHING_HERE
 from torchprof_tui.analysis.patterns.rules.cpu_lane import device_copy_mask
 from torchprof_tui.analysis.patterns.rules.serving import find_generation_steps
@@ -193,12 +196,21 @@ def _split_by_inputs(view: ScopeView, op: I64, launch_start: I64, reads_shapes: 
     shapes = [""] * len(op)
     has_op = np.flatnonzero(op >= 0)
     if reads_shapes and len(has_op) <= _MAX_RUNS_READ:
-        for run, dims in zip(has_op.tolist(), read_dims(view.trace, op[has_op]), strict=True):
-            shapes[run] = str(dims or "")
+        known = view.tables.compute_once(_start_shapes)
+        missing = [row for row in op[has_op].tolist() if row not in known]
+        for row, dims in zip(missing, read_dims(view.trace, np.array(missing, np.int64)), strict=True):
+            known[row] = sys.intern(str(dims or ""))
+        for run in has_op.tolist():
+            shapes[run] = known[int(op[run])]
     groups: dict[tuple[int, str], list[int]] = {}
     for run, inputs in enumerate(zip(kind.tolist(), shapes, strict=True)):
         groups.setdefault(inputs, []).append(run)
     return [np.array(runs, np.int64) for runs in sorted(groups.values(), key=len, reverse=True)]
+
+
+def _start_shapes(tables: TraceTables) -> dict[int, str]:
+    """Start the store of input shapes by row of the op, so that each is read from the file once for all scopes."""
+    return {}
 
 
 def _measure_spread(durations: I64, step: I64) -> float | None:

@@ -265,7 +265,7 @@ def op_loop(view: ScopeView) -> Answer:
     if not len(view.tables.work):
         return Answer.fired(seen, events.row, spans.total, remedy, spans, headline=headline)
     first, last = loops.ops.row[loops.first[chosen]], loops.ops.row[loops.stop[chosen] - 1]
-    around = find_ops_around(view, first, last)
+    around = find_ops_around(view.tables, first, last)
     rows = add_backward_nodes(view.tables, sorted_unique(np.concatenate([events.row, around])).astype(np.int64))
     if remedy is _CAST_ONCE:
         kept = rows[~is_in(rows, np.sort(casts))]

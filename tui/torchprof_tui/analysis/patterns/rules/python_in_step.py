@@ -45,7 +45,7 @@ def python_in_step(view: ScopeView) -> Answer:
     recurs = ~pauses.is_irregular & (count[back.reshape(-1)] > 1)
     chosen = length >= turn if is_lock else recurs & ~_lie_in(input_times, pauses)
     # Other patterns explain results and lists that are read one by one, and garbage collections.
-    explained = find_read_times(tables) | tables.compute_once(find_collections).intervals
+    explained = tables.compute_once(find_read_times) | tables.compute_once(find_collections).intervals
     explained = explained | tables.compute_once(find_list_tensors).times
     chosen &= view.overlap_mask(pauses.start, pauses.end) & ~_lie_in(explained, pauses)
     if not chosen.any():

@@ -177,11 +177,31 @@ _MAX_STEPS = 64
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
 )
 def one_sample_at_a_time(view: ScopeView) -> Answer:
-    trace, steps = view.trace, view.tables.steps
-    text = view.tables.compute_once(write_op_text)
+    found = view.tables.compute_once(_find_sample_rounds)
+    if not len(found.rows):
+        return Answer.cannot_tell(found.reason) if found.reason else Answer.absent()
+    return answer_fault(
+        view, found.rows, f"the model runs {found.most} times in a step, on one sample each", gaps=found.gaps
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRounds:
+    """Runs of the model on one sample: `rows` int64[k] of all but one, `gaps`; or the reason why none is known."""
+
+    rows: I64
+    gaps: I64
+    most: int
+    reason: str
+
+
+def _find_sample_rounds(tables: TraceTables) -> SampleRounds:
+    """Find the rounds of the whole trace; use `TraceTables.compute_once`."""
+    trace, steps = tables.trace, tables.steps
+    text = tables.compute_once(write_op_text)
     step_of, lane = steps.index_at(text.ops.start), np.asarray(trace.lane[text.ops.row])
-    gone: list[I64] = []
-    gaps: list[I64] = []
+    gone: list[I64] = [np.empty(0, np.int64)]
+    gaps: list[I64] = [np.empty((0, 2), np.int64)]
     most, reason = 0, ""
     for step in range(min(len(steps), _MAX_STEPS)):
         index = np.flatnonzero((step_of == step) & (lane == int(trace.lane[int(steps.row[step])])))
@@ -190,7 +210,7 @@ def one_sample_at_a_time(view: ScopeView) -> Answer:
             continue
         first, period, count = found
         rounds = text.ops.row[index[first : first + period * count]].reshape(count, period)
-        reads = _read_batches(view, rounds)
+        reads = _read_batches(tables, rounds)
         if reads is None:
             reason = "shapes were not recorded (record_shapes=True)"
         elif reads:
@@ -198,11 +218,7 @@ def one_sample_at_a_time(view: ScopeView) -> Answer:
             whole = rounds.ravel()[period - 1 :]  # from the last op of the first round on
             gaps.append(np.stack([whole[:-1], whole[1:]], axis=1))
             most = max(most, count)
-    if not gone:
-        return Answer.cannot_tell(reason) if reason else Answer.absent()
-    rows = add_backward_nodes(view.tables, np.concatenate(gone))
-    seen = f"the model runs {most} times in a step, on one sample each"
-    return answer_fault(view, rows, seen, gaps=np.concatenate(gaps))
+    return SampleRounds(add_backward_nodes(tables, np.concatenate(gone)), np.concatenate(gaps), most, reason)
 
 
 def _find_rounds(names: I64) -> tuple[int, int, int] | None:
@@ -236,17 +252,17 @@ _MIN_ROUND = 12  # ops of a round from which it is a model, not a layer or a loo
 _MIN_COVERED = 0.8  # share of a step's ops that the rounds cover: the rest prepares the batch, or updates the weights
 
 
-def _read_batches(view: ScopeView, rounds: I64) -> bool | None:
+def _read_batches(tables: TraceTables, rounds: I64) -> bool | None:
     """Read whether the first layer of each round runs on a batch of one; None without shapes. `rounds`: rows [n, k]."""
-    products = view.tables.match_names(_PRODUCT_REGEX, Kind.OP).row
+    products = tables.match_names(_PRODUCT_REGEX, Kind.OP).row
     layer = np.flatnonzero(is_in(rounds[0], products))
     if not len(layer):
         return False
     shapes, rows = [], rounds[:, int(layer[0])]
-    if _is_flattened(view, rounds[:, 0], rows):
+    if _is_flattened(tables, rounds[:, 0], rows):
         return True
-    is_table = view.tables.name(int(rows[0])) == "aten::embedding"
-    for inputs in read_inputs(view.trace, rows):
+    is_table = tables.name(int(rows[0])) == "aten::embedding"
+    for inputs in read_inputs(tables.trace, rows):
         if inputs is None:
             return None
         dims = inputs.dims[1 if is_table and len(inputs.dims) > 1 else 0] if inputs.dims else None
@@ -256,19 +272,19 @@ def _read_batches(view: ScopeView, rounds: I64) -> bool | None:
     return len(set(shapes)) == 1 and shapes[0][0] == 1 and max(shapes[0][1:]) > 1
 
 
-def _is_flattened(view: ScopeView, first: I64, layers: I64) -> bool:
+def _is_flattened(tables: TraceTables, first: I64, layers: I64) -> bool:
     """Return whether each round flattens a batch of one with several positions, and its first layer reads those.
 
     `first`, `layers`: rows of the first op and the first layer of each round.
     """
-    ops = view.tables.outermost_ops
-    flattening = ops.row[view.tables.match_rows(ops.row, r"aten::(flatten|reshape|view|squeeze)$")]
+    ops = tables.outermost_ops
+    flattening = ops.row[tables.match_rows(ops.row, r"aten::(flatten|reshape|view|squeeze)$")]
     start, stop = flattening.searchsorted(first), flattening.searchsorted(layers)
     if not (stop > start).all() or int((stop - start).max()) > _MAX_RARE:
         return False
     rows = np.concatenate([flattening[a:b] for a, b in zip(start.tolist(), stop.tolist(), strict=True)])
     number = np.repeat(np.arange(len(first)), stop - start)
-    inputs = read_inputs(view.trace, np.concatenate([layers, rows]))
+    inputs = read_inputs(tables.trace, np.concatenate([layers, rows]))
     tensors = [each.tensor(0) if each is not None else None for each in inputs]
     positions = [tensor.sizes[0] if tensor is not None and len(tensor.sizes) == 2 else 0 for tensor in tensors]
     sizes = [tensor.sizes if tensor is not None else () for tensor in tensors[len(layers) :]]

@@ -16,6 +16,7 @@ from torchprof_tui.analysis.patterns.engine.avoidable_work import (
 from torchprof_tui.analysis.patterns.engine.op_text import OpText, read_inputs, write_op_text
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_fault
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.throughput.op_inputs import OpInputs
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
 
@@ -202,19 +203,19 @@ ALGORITHMS = (
 _MAX_READ = 400  # ops whose inputs are read from the file, at most, to prove what names do not: a tenth of a second
 
 
-def _find_ops(view: ScopeView, text: OpText, algorithm: Algorithm) -> list[tuple[int, int]]:
+def _find_ops(tables: TraceTables, text: OpText, algorithm: Algorithm) -> list[tuple[int, int]]:
     found = list(text.find(algorithm.expression))
     if algorithm.fits is None or not found:
         return found
     found = found[: _MAX_READ // 2]
     rows = text.ops.row[np.array([(first, stop - 1) for first, stop in found], dtype=np.int64)]
-    inputs = read_inputs(view.trace, rows.ravel())
+    inputs = read_inputs(tables.trace, rows.ravel())
     return [each for k, each in enumerate(found) if algorithm.fits(inputs[2 * k : 2 * k + 2])]
 
 
-def _list_between(view: ScopeView, text: OpText, stretches: list[tuple[int, int]]) -> I64:
+def _list_between(tables: TraceTables, text: OpText, stretches: list[tuple[int, int]]) -> I64:
     """List the ops without a letter between the first and the last op of each stretch: rows, int64[k]."""
-    every = view.tables.outermost_ops.row
+    every = tables.outermost_ops.row
     ends = text.ops.row[np.array([(first, stop - 1) for first, stop in stretches], dtype=np.int64)]
     first, last = every.searchsorted(ends[:, 0], side="right"), every.searchsorted(ends[:, 1])
     return np.concatenate([every[a:b] for a, b in zip(first.tolist(), last.tolist(), strict=True)])
@@ -231,26 +232,53 @@ def _list_between(view: ScopeView, text: OpText, stretches: list[tuple[int, int]
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
 )
 def written_out(view: ScopeView) -> Answer:
-    text = view.tables.compute_once(write_op_text)
-    found: list[Answer] = []
+    found = [
+        answer_fault(
+            view,
+            each.rows,
+            each.seen,
+            each.algorithm.remedy,
+            kept=each.kept,
+            gaps=each.gaps,
+            headline=each.algorithm.headline,
+        )
+        for each in view.tables.compute_once(find_written_algorithms)
+    ]
+    costliest = max(found, key=lambda answer: answer.at_stake, default=Answer.absent())
+    return costliest if costliest.at_stake else Answer.absent()
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenAlgorithm:
+    """Where an algorithm is written out in the whole trace: `rows`, `kept` int64[k] and `gaps` as of `answer_fault`."""
+
+    algorithm: Algorithm
+    seen: str
+    rows: I64
+    kept: I64 | None
+    gaps: I64
+
+
+def find_written_algorithms(tables: TraceTables) -> list[WrittenAlgorithm]:
+    """Find the algorithms that are written out in the whole trace; use `TraceTables.compute_once`."""
+    text = tables.compute_once(write_op_text)
+    found = []
     for algorithm in ALGORITHMS:
-        stretches = _find_ops(view, text, algorithm)
+        stretches = _find_ops(tables, text, algorithm)
         if not stretches:
             continue
         index = np.concatenate([np.arange(first, stop) for first, stop in stretches])
         rows = text.ops.row[index]
         number = np.repeat(np.arange(len(stretches)), [stop - first for first, stop in stretches])
-        gaps = pair_neighbours(view.trace, rows, number)
+        gaps = pair_neighbours(tables.trace, rows, number)
         kept = rows[np.isin(text.letters[index], list(map(ord, algorithm.kept)))] if algorithm.kept else None
         if kept is not None and algorithm.keeps_backward:
-            kept = add_backward_nodes(view.tables, kept)
+            kept = add_backward_nodes(tables, kept)
         if algorithm.is_whole:
-            rows = np.concatenate([rows, _list_between(view, text, stretches)])
+            rows = np.concatenate([rows, _list_between(tables, text, stretches)])
         seen = f"{algorithm.name}: {format_count(len(rows), 'op')} in {format_count(len(stretches), 'place')}"
         if kept is None:
             ends = text.ops.row[np.array([(first, stop - 1) for first, stop in stretches], dtype=np.int64)]
-            rows = sorted_unique(np.concatenate([rows, find_ops_around(view, ends[:, 0], ends[:, 1])]))
-        remedy, headline, rows = algorithm.remedy, algorithm.headline, add_backward_nodes(view.tables, rows)
-        found.append(answer_fault(view, rows, seen, remedy, kept=kept, gaps=gaps, headline=headline))
-    costliest = max(found, key=lambda answer: answer.at_stake, default=Answer.absent())
-    return costliest if costliest.at_stake else Answer.absent()
+            rows = sorted_unique(np.concatenate([rows, find_ops_around(tables, ends[:, 0], ends[:, 1])]))
+        found.append(WrittenAlgorithm(algorithm, seen, add_backward_nodes(tables, rows), kept, gaps))
+    return found
