@@ -59,6 +59,14 @@ class TestSelection:
         SelectionMoves(state).next_in_row(-1)
         assert name_of(state) == "k50"
 
+    @pytest.mark.parametrize(("distance", "wanted"), [(1, "k30"), (-1, "k50")])
+    def test_right_prefers_a_kernel_whose_launch_was_recorded(self, distance: int, wanted: str) -> None:
+        calls = [runtime("cudaLaunchKernel", at - 10, 5, number) for number, at in ((3, 30), (5, 50))]
+        kernels = [kernel(f"k{at}", at, 5, at // 10) for at in (10, 30, 50, 70)]
+        state = ViewState(trace(*calls, *kernels), width=100, height=20)
+        SelectionMoves(state).next_in_row(distance)
+        assert name_of(state) == wanted
+
     def test_right_without_a_kernel_selects_what_is_under_the_cursor(self) -> None:
         state = ViewState(trace(cpu("a", 0, 100)), width=100, height=20)
         SelectionMoves(state).next_in_row(1)

@@ -65,7 +65,10 @@ class SelectionMoves:
         return ""
 
     def _find_kernel_on_screen(self, is_last: bool) -> int:
-        """Find the kernel that begins first (or last) on screen, on the first lane with one; -1 without any."""
+        """Find the kernel that begins first (or last) on screen, on the first lane with one; -1 without any.
+
+        One whose launch was recorded, if there is any: the others have no chain.
+        """
         state, trace = self._view_state, self._trace
         begin, end, fold = state.viewport.t0, state.viewport.t1, state.viewport.fold
         if state.pointer_time is not None:
@@ -77,7 +80,10 @@ class SelectionMoves:
             start = trace.start[rows]
             inside = (trace.kind[rows] == Kind.KERNEL) & (start >= begin) & (start < end)
             found = lane.first + np.flatnonzero(inside)
-            for event in found[np.argsort(trace.start[found])][:: -1 if is_last else 1].tolist():
+            order = np.lexsort(
+                (-trace.start[found] if is_last else trace.start[found], trace.links.launch_of[found] < 0)
+            )
+            for event in found[order].tolist():
                 if fold is None or fold.find_seam(*navigation.extent(trace, event)) < 0:
                     return int(event)
         return -1
