@@ -1,7 +1,7 @@
 """Record kinds of faults × models on a GPU, and judge what `check` says of them.
 
     python -m tools.fault_bench record --out DIR [--models A,B] [--kinds A,B] [--seconds LIMIT] [--resume]
-    python -m tools.fault_bench judge DIR --half building|held-out
+    python -m tools.fault_bench judge DIR --half building|held-out|third …
 
 `record` writes two traces per cell and cells.jsonl; it needs torch, and the packages of the models. `judge` prints the
 Markdown of benchmarks/fault_bench.md; it needs torchprof-tui. `--device cpu` runs tiny versions, which show that the
