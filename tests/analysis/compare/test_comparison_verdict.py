@@ -112,7 +112,7 @@ def test_a_trace_against_itself_has_no_causes() -> None:
             ("channels_first", "gpu:copy", "layout-conversion", "forward"),
             ("fp32_matmuls", "gpu:gemm", "no-tensor-core", "forward"),
             ("pageable_batch", "copies", "pageable-copy", "memory.py(25): step"),
-            ("per_parameter_optimizer", "idle:launch", "optimizer-loop", "optimizer"),
+            ("per_parameter_optimizer", "idle:launch", "optimizer-loop", "Optimizer.step#AdamW.step"),
             ("no_workers", "idle:input", "input-starved", "host.py(83): step"),
             ("recompiles", "idle:dispatch", "recompiles", "forward"),
             ("gc_pauses", "idle:host_code", "gc-pause", "host.py(190): step"),
