@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Literal
 
@@ -74,12 +74,14 @@ def find_kind_word(kind: Kind) -> Word:
     return find_event_word(kind, "aten::" if kind is Kind.OP else "")
 
 
-def _match(kind: Kind, name: str) -> list[_Matcher]:
+@lru_cache(maxsize=1024)  # the panel of a selected event asks at each key
+def _match(kind: Kind, name: str) -> tuple[_Matcher, ...]:
     subject = name  # a kernel's class and a copy's direction are what words name of them
     if kind in (Kind.KERNEL, Kind.COPY):
         decoded = decode_kernel_name(name)
         subject = decoded.kernel_class.label if kind is Kind.KERNEL else decoded.direction or name
-    return [matcher for matcher in _load()[1] if matcher.kind == kind and re.fullmatch(matcher.regex, subject, re.S)]
+    matchers = (each for each in _load()[1] if each.kind == kind)
+    return tuple(each for each in matchers if re.fullmatch(each.regex, subject, re.S))
 
 
 def explain(term: str, *facts: Fact) -> str:
