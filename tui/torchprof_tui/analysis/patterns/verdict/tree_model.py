@@ -55,7 +55,7 @@ class TimeTree:
 
     @property
     def measured(self) -> int:
-        """The time that the shown shares, as those of the verdict, are of, ns: without what lies outside the steps."""
+        """The time that shares on a screen are parts of, ns: the scope without what lies outside the steps."""
         return self.total - (outside.time if (outside := self.find(OUTSIDE)) else 0) or self.total
 
     @property
