@@ -28,7 +28,7 @@ def tree(*parts: TimePart, devices: int = 1) -> TimeTree:
 
 
 def test_shares_are_of_the_steps_as_those_of_the_verdict() -> None:
-    """Shares are of the steps, as in the verdict; the time outside of them is told beside the length."""
+    """A trace of which a part lies outside the steps: the tree divides the steps alone, as the verdict does."""
     shown = tree(part("host", 910_000), part("compute", 90_000), part(OUTSIDE, 1_000_000))
     assert [(line.id, line.share) for line in select_tree_lines(shown)] == [("host", 0.91), ("compute", 0.09)]
     assert shown.outside_note == ", without 1.00 ms label of outside"

@@ -93,10 +93,8 @@ def _cause_lines(report: CheckReport) -> Iterator[str]:
 
 def _cause_row(tree: TimeTree, time: int, label: str, inside: Sequence[TimePart]) -> str:
     largest = sorted(inside, key=lambda part: -part.time)[:CAUSE_COUNT]
-    listed = ", ".join(
-        f"{escape_markdown(part.id)} {format_share(part.time / (tree.measured or 1))}" for part in largest
-    )
-    share = format_share(time / (tree.measured or 1))
+    listed = ", ".join(f"{escape_markdown(part.id)} {format_share(part.time / tree.measured)}" for part in largest)
+    share = format_share(time / tree.measured)
     return f"| {share} | {format_duration(time / tree.device_count)} | {escape_markdown(label)} | {listed} |"
 
 

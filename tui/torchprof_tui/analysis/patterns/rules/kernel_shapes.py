@@ -205,6 +205,13 @@ def _adds_to_few(inputs: OpInputs) -> bool:
     return rows >= thresholds.ROWS_PER_TARGET.value * max(target.sizes[axis], 1)
 
 
+def _mark_types(view: ScopeView, *types: str) -> Bool:
+    """Mark the work whose name says that it computes on one of these data types: bool[work]."""
+    names, numbers = view.trace.names, view.work.events.name
+    wanted = [each for each in sorted_unique(numbers).tolist() if {*types} & {*decode_kernel_name(names[each]).dtypes}]
+    return is_in(numbers, wanted)
+
+
 @register_fault(
     "Kernels compute in float64",
     meaning="double precision, which a NumPy array often brings, takes twice the memory and no tensor cores "
@@ -215,10 +222,7 @@ def _adds_to_few(inputs: OpInputs) -> bool:
     needs=(ScopeView.missing_gpu_reason,),
 )
 def float64_kernels(view: ScopeView) -> Answer:
-    names, work = view.trace.names, view.work
-    used = sorted_unique(work.events.name).tolist()
-    doubles = [number for number in used if "fp64" in decode_kernel_name(names[number]).dtypes]
-    chosen = is_in(work.events.name, doubles) & (work.kind == Kind.KERNEL)
+    chosen = _mark_types(view, "fp64") & (view.work.kind == Kind.KERNEL)
     seen = f"{format_count(int(chosen.sum()), 'kernel')} in float64"
     return _answer(view, chosen, seen, "kernels compute in float64 (double)")
 
@@ -233,15 +237,9 @@ def float64_kernels(view: ScopeView) -> Answer:
     needs=(ScopeView.missing_gpu_reason,),
 )
 def float32_attention(view: ScopeView) -> Answer:
-    names, work = view.trace.names, view.work
-
-    def mark(*dtypes: str) -> Bool:
-        used = sorted_unique(work.events.name).tolist()
-        wanted = [number for number in used if not {*dtypes}.isdisjoint(decode_kernel_name(names[number]).dtypes)]
-        return is_in(work.events.name, wanted)
-
-    is_product, half = work.class_mask(KernelClass.GEMM, KernelClass.CONV), mark("fp16", "bf16")
-    time, chosen = view.work_time, work.class_mask(KernelClass.ATTENTION) & mark("fp32") & ~half
+    work, time = view.work, view.work_time
+    is_product, half = work.class_mask(KernelClass.GEMM, KernelClass.CONV), _mark_types(view, "fp16", "bf16")
+    chosen = work.class_mask(KernelClass.ATTENTION) & _mark_types(view, "fp32") & ~half
     if 2 * int(time[is_product & half].sum()) <= int(time[is_product].sum()):
         return Answer.absent("products in float32, too" if chosen.any() else "")
-    return _answer(view, chosen, f"{format_count(int(chosen.sum()), 'kernel')}", "attention computes in float32")
+    return _answer(view, chosen, format_count(int(chosen.sum()), "kernel"), "attention computes in float32")

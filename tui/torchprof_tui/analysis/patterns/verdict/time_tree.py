@@ -88,14 +88,8 @@ def list_copy_intervals(view: ScopeView) -> dict[int, Intervals]:
     }
 
 
-_ORDER = {
-    "op-compilation": -1,
-    "op-loop": 1,
-    "python-in-step": 1,
-    "exposed-comm": 1,
-    "tiny-kernels": 2,
-    "optimizer-loop": 0,
-}
+_ORDER = {"op-compilation": -1, "optimizer-loop": 0, "tiny-kernels": 2}
+_ORDER |= dict.fromkeys(["op-loop", "python-in-step", "exposed-comm"], 1)
 _ORDER |= dict.fromkeys(tree_model.UNSPECIFIC_PATTERN_IDS, 3)
 """What explains time before or after the others. Faults come before what describes their work in general, the calls
 that compile hold up whatever the op's thread did meanwhile; a loop explains what its waits do not, exposed

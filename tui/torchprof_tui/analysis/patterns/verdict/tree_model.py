@@ -55,8 +55,9 @@ class TimeTree:
 
     @property
     def measured(self) -> int:
-        """The time that shares on a screen are parts of, ns: the scope without what lies outside the steps."""
-        return self.total - (outside.time if (outside := self.find(OUTSIDE)) else 0) or self.total
+        """The base of the shares on a screen, ns, at least 1: the scope without the time outside the steps."""
+        outside = self.find(OUTSIDE)
+        return self.total - (outside.time if outside else 0) or self.total or 1
 
     @property
     def outside_note(self) -> str:
@@ -143,7 +144,7 @@ def _add_largest_inside(parents: Sequence[TimePart], shown: set[int], min_time: 
 
 
 def _make_line(tree: TimeTree, depth: int, line_id: str, label: str, time: int) -> TreeLine:
-    return TreeLine(depth, line_id, label, time / tree.device_count, time / (tree.measured or 1))
+    return TreeLine(depth, line_id, label, time / tree.device_count, time / tree.measured)
 
 
 def merge_trees(trees_or_none: Iterable[TimeTree | None]) -> TimeTree | None:
