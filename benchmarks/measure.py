@@ -206,8 +206,8 @@ class Terminal:
             pass
 
     def key(self, keys: bytes, quiet: float = 0.06) -> Answer:
-        """Send a key and read all output that follows."""
-        self.settle(quiet)
+        """Send a key and read all output that follows, until there is none for `quiet` seconds."""
+        self.settle()  # the key before has ended with its own silence
         before = len(self.output)
         sent = time.perf_counter()
         first, first_size = 0.0, 0
