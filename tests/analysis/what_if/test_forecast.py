@@ -57,6 +57,19 @@ def test_faster_kernels_of_a_cpu_bound_step_win_nothing() -> None:
     assert predict(entries, "op=aten::long*0.5").after == 105_000
 
 
+def test_a_kernel_that_the_next_step_hides_shortens_one_step_by_itself_alone() -> None:
+    entries = [step(1, 0, 200), cpu("aten::long", 0, 90), *launch(GEMM, 90, 97, 150, 1), cpu("aten::later", 98, 102)]
+    forecast = predict(entries, "class=gemm*0.5")
+    assert (forecast.recorded, forecast.alone) == (247_000, 200_000)
+    assert forecast.after == forecast.before == 200_000
+    assert sum(part.time for part in forecast.path) == forecast.after  # none of it is the gemm's
+    assert {part.resource for part in forecast.path} == {Resource.CPU}
+    assert forecast.describe_alone().startswith("one step by itself: 247.0 µs → 200.0 µs; ")
+    assert predict(entries, "cpu=0.5").describe_alone()  # 247 → 197, and 200 → 150 from one to the next
+    assert not predict(entries).describe_alone()
+    assert not predict([step(1, 0, 200), cpu("aten::long", 0, 190)], "cpu=0.5").describe_alone()
+
+
 def test_an_op_is_its_cpu_time_and_its_work() -> None:
     forecast = predict(gpu_bound(), "op=aten::add*0")
     assert forecast.alone == 108_000  # the launch takes no time, the gap of the stream stays

@@ -28,7 +28,8 @@ class Rounds:
     next.
 
     `reached`, `base` int64[n]: of the last round, when each node was reached, and when it could be at the earliest;
-    `delay` int64[e]: of its edges. `rank`: index of the rank that decides the step time.
+    `delay` int64[e]: of its edges. `ends`: of each rank, when the round before ended, as of `_find_ends`. `rank`: index
+    of the rank that decides the step time.
     """
 
     alone: int
@@ -36,6 +37,7 @@ class Rounds:
     reached: I64
     base: I64
     delay: I64
+    ends: list[I64]
     rank: int
 
 
@@ -64,9 +66,9 @@ def replay_rounds(model: StepModel, delay: I64, without: int | None = None) -> R
         reached = _replay(base, edges)
         after = [_find_ends(rank, reached[nodes]) for rank, nodes in zip(model.ranks, model.node_of, strict=True)]
         distance = np.array([int((new - old).max()) for new, old in zip(after, ends, strict=True)])
-        ends = after
+        before, ends = ends, after
     slowest = max(counted, key=lambda index: distance[index])
-    return Rounds(alone, int(distance[slowest]), reached, base, steady, slowest)
+    return Rounds(alone, int(distance[slowest]), reached, base, steady, before, slowest)
 
 
 def _replay(base: I64, edges: list[tuple[int, int, int]]) -> I64:
@@ -95,13 +97,16 @@ def _drop_earlier_work(model: StepModel, delay: I64) -> I64:
 
 def _find_ends(rank: RankModel, reached: I64) -> I64:
     """Find when the step's thread and each stream have done a round: int64[1 + s] ns. `reached`: of its nodes."""
-    thread = int(reached[np.flatnonzero(rank.graph.node_lane == rank.window.lane)[-1]])
-    if not len(rank.stream_first):
-        return np.array([thread], np.int64)
-    works = np.lexsort((rank.window.work.start, rank.window.work.lane))
-    first = np.searchsorted(rank.window.work.lane[works], rank.stream_lane)
-    ends = np.maximum.reduceat(reached[rank.graph.work_end[works]], first)
-    return np.append(thread, ends)
+    ends: I64 = reached[_find_end_nodes(rank, reached)]
+    return ends
+
+
+def _find_end_nodes(rank: RankModel, reached: I64) -> I64:
+    """Find the nodes at which the step's thread and each stream have done a round: int64[1 + s] of the rank's."""
+    thread, work = int(np.flatnonzero(rank.graph.node_lane == rank.window.lane)[-1]), rank.window.work
+    by_end = np.lexsort((reached[rank.graph.work_end], work.lane))
+    last = by_end[np.searchsorted(work.lane[by_end], rank.stream_lane, side="right") - 1]
+    return np.append(thread, rank.graph.work_end[last]).astype(np.int64)
 
 
 _NO_CAP = np.iinfo(np.int64).max
@@ -156,21 +161,51 @@ class RankChanges:
 _KINDS = NO_CLASS + 1
 
 
-def sum_path(model: StepModel, rounds: Rounds, changes: list[RankChanges]) -> list[tuple[SegmentKind, int, int]]:
-    """Sum the path to the end of the last round by kind, as far back as the round goes: (kind, kernel class, ns)."""
+def _trace_cycle(model: StepModel, rounds: Rounds) -> I64:
+    """Find the edges that decide the step time, int64[k]: from a lane's end of a round to the one before.
+
+    Work that ends last may run while the next round has begun: where its path begins on another lane, that lane's path
+    is followed, until one begins where it ends.
+    """
     reached = rounds.reached
     arrives = reached[model.source] + rounds.delay
     tight = np.flatnonzero(arrives == reached[model.target])
     deciding = np.full(model.node_count, -1, np.int64)
     deciding[model.target[tight]] = tight
-    nodes = model.node_of[rounds.rank]
-    node = int(nodes[reached[nodes].argmax()])
+    nodes_of_ranks = zip(model.ranks, model.node_of, strict=True)
+    ends = [nodes[_find_end_nodes(rank, reached[nodes])] for rank, nodes in nodes_of_ranks]
+    lane_of = _find_lanes(model, rounds)
     chosen, source = deciding.tolist(), model.source
+    lane = rounds.rank, int(reached[ends[rounds.rank]].argmax())
     path: list[int] = []
-    while chosen[node] >= 0:
-        path.append(chosen[node])
-        node = int(source[chosen[node]])
-    edges = np.array(path, np.int64)
+    for _ in range(sum(map(len, ends))):
+        node, path = int(ends[lane[0]][lane[1]]), []
+        while chosen[node] >= 0:
+            path.append(chosen[node])
+            node = int(source[chosen[node]])
+        begins = lane_of.get(node, lane)
+        if begins == lane:
+            break
+        lane = begins
+    return np.array(path, np.int64)
+
+
+def _find_lanes(model: StepModel, rounds: Rounds) -> dict[int, tuple[int, int]]:
+    """Find the lane whose end of the round before lets a node begin: node -> (index of its rank, number of the lane).
+
+    Lane 0 is the thread of the rank, the others are its streams.
+    """
+    lanes: dict[int, tuple[int, int]] = {}
+    for index, (rank, nodes, end) in enumerate(zip(model.ranks, model.node_of, rounds.ends, strict=True)):
+        lanes.update(dict.fromkeys(nodes.tolist(), (index, 0)))
+        first = nodes[rank.graph.work_start[rank.stream_first]]
+        lanes.update({int(first[stream]): (index, 1 + stream) for stream in np.flatnonzero(end[1:] > end[0]).tolist()})
+    return lanes
+
+
+def sum_path(model: StepModel, rounds: Rounds, changes: list[RankChanges]) -> list[tuple[SegmentKind, int, int]]:
+    """Sum the edges that decide the step time by kind: (kind, kernel class, ns)."""
+    edges = _trace_cycle(model, rounds)
     keys: list[I64] = [np.zeros(0, np.int64)]
     times: list[I64] = [np.zeros(0, np.int64)]
     for change, positions in zip(changes, model.edge_of, strict=True):

@@ -14,6 +14,7 @@ from torchprof_tui.analysis.what_if.changes import apply_scenarios
 from torchprof_tui.analysis.what_if.profiler_cost import find_unprofiled_share
 from torchprof_tui.analysis.what_if.scenario import Scenario, parse_scenario
 from torchprof_tui.analysis.what_if.step_model import StepModel
+from torchprof_tui.trace.core.time_format import format_duration
 
 
 class Resource(str, Enum):
@@ -65,7 +66,7 @@ class Forecast:
     `recorded`: the step as recorded, from where it begins (`StepWindow.begin`) until its last GPU work has ended;
     `replayed`: the same by the unchanged graph.
     `before`, `after`: from one step to the next when steps follow each other at once, unchanged and changed; `alone`:
-    the changed step as `recorded`. `path`: the changed critical path by kind, longest first.
+    the changed step as `recorded`. `path`: what `after` consists of by kind, longest first.
     `rank`: number of the rank that decides, None for a trace of one process.
     """
 
@@ -102,6 +103,15 @@ class Forecast:
             sums[each.resource] = sums.get(each.resource, 0.0) + each.share
         return tuple(sorted(sums.items(), key=lambda pair: -pair[1]))
 
+    def describe_alone(self) -> str:
+        """Describe how the changes act on one step by itself; "" where they act the same on steps in a row."""
+        if not self.scenarios or not self.replayed or not self.before:
+            return ""
+        if abs(self.alone / self.replayed - self.after / self.before) < MIN_TOLD_DIFFERENCE:
+            return ""
+        times = f"{format_duration(self.replayed)} → {format_duration(self.alone)}"
+        return f"one step by itself: {times}; in a row, the CPU prepares the next step while the GPU works on this one"
+
     @property
     def limit(self) -> Resource | None:
         """The resource with most of the new path."""
@@ -111,6 +121,9 @@ class Forecast:
     def bottleneck(self) -> PathShare | None:
         """The largest kind on the new path: what to change next."""
         return self.path[0] if self.path else None
+
+
+MIN_TOLD_DIFFERENCE = 0.02  # of a step: smaller differences between one step and steps in a row are not said
 
 
 class Forecaster:

@@ -72,6 +72,8 @@ def print_forecast(trace: Trace, forecast: Forecast, each: list[Forecast], ranks
         changes = " and ".join(clean(scenario.text) for scenario in forecast.scenarios)
         table.add_cells(format_duration(forecast.after), _format_speedup(forecast), changes)
     console.print(table)
+    if by_itself := forecast.describe_alone():
+        console.print(by_itself)
     console.print()
     limit, bottleneck = forecast.limit, forecast.bottleneck
     if limit is None or bottleneck is None:

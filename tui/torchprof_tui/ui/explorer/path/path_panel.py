@@ -397,6 +397,8 @@ class PathPanel(Panel):
             return []
         step = forecast.forecast.step or "the whole recording"
         lines = wrap_text(f"what if, {clean(step)}: {forecast.describe()}", width, palette.strong, "  ")
+        if by_itself := forecast.forecast.describe_alone():
+            lines += wrap_text(by_itself, width, palette.text, "  ")
         alone = "  alone " if len(forecast.each) > 1 else "  "
         lines += [[(truncate(f"{alone}{text}", width), palette.text)] for text in forecast.list_scenarios()]
         return [*lines, [("  :what-if changes the scenarios; an empty list ends it", palette.muted)]]
