@@ -70,3 +70,18 @@ def test_other_traces_of_the_folder_are_offered_too(tmp_path: Path) -> None:
     assert known[0] == (str(tmp_path / "b.pt.trace.json.gz"), "in the same folder")
     assert not any("key_averages" in name or "notes" in name for name, _ in known)
     assert not any(note == "in the same folder" for _, note in list_known_traces("sample:train_gpt_eager")[1])
+
+
+def test_traces_of_the_same_model_come_before_other_ones(tmp_path: Path) -> None:
+    for name in ("a_model_compile", "gpt_large_eager", "gpt_small_compile"):
+        (tmp_path / f"{name}.pt.trace.json").write_text("[]")
+    samples = [name for name, _ in list_known_traces("sample:train_gpt_stack_memory")[1] if name.startswith("sample:")]
+    of_model = [name for name in samples if name.startswith("sample:train_gpt_")]
+    assert samples[: len(of_model)] == of_model
+    assert next(name for name in samples if "compile" in name) == "sample:train_gpt_compile"
+    beside = [name for name, note in list_known_traces(str(tmp_path / "gpt_small_b2.pt.trace.json"))[1] if "/" in name]
+    assert [Path(name).name.split(".")[0] for name in beside[:3]] == [
+        "gpt_small_compile",
+        "gpt_large_eager",
+        "a_model_compile",
+    ]

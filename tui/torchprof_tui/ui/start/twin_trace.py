@@ -37,14 +37,24 @@ class _Mode:
 
 
 def list_known_traces(opened: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return (name, what it is) of the open trace's twins; of other traces beside it, recent ones and samples."""
+    """Return (name, what it is) of the open trace's twins; of other traces beside it, recent ones and samples.
+
+    The others are sorted by how many words their names begin with that the open trace's name begins with as well.
+    """
     names = {str(sample.path): f"{SAMPLE_PREFIX}{sample.name}" for sample in SAMPLES}
     specs = [trace.spec for trace in list_recent_traces() if trace.spec != opened]
     known = [(names.get(spec, spec), "opened before") for spec in specs]
     known += [(f"{SAMPLE_PREFIX}{sample.name}", sample.ran) for sample in SAMPLES]
     twins = find_twins(names.get(opened, opened), [name for name, _ in known])
     beside = [name for name in _list_neighbours(opened) if name != opened] if opened and opened not in names else []
-    return twins, [*((name, "in the same folder") for name in beside), *known]
+    words = _read_name(names.get(opened, opened)).exact
+    others = [*((name, "in the same folder") for name in beside), *known]
+    return twins, sorted(others, key=lambda other: -_count_common_words(words, _read_name(other[0]).exact))
+
+
+def _count_common_words(a: Sequence[str], b: Sequence[str]) -> int:
+    """Count the words that both begin with."""
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
 
 
 def find_twins(opened: str, others: Sequence[str]) -> list[tuple[str, str]]:
