@@ -77,21 +77,30 @@ def test_ranks_and_steps_are_counted() -> None:
     assert found(whole, side())["steps"][:2] == ("none: one piece", "3")
 
 
-def test_a_recording_that_is_not_warmed_up_is_named_first() -> None:
-    def steps(*durations: float) -> SideAnalysis:
-        entries: list[Entry] = []
-        start = 0.0
-        for number, duration in enumerate(durations):
-            entries += [step(number, start, duration), *op_with_work("aten::mm", start + 1, start + 20, 5)]
-            start += duration
-        entries.append(runtime("cudaMalloc", 100, 5, 990))
-        return SideAnalysis(trace(*entries, header={"deviceProperties": [H200]}), "t")
+def warming_up(*durations: float, gpu: str = "NVIDIA H200") -> SideAnalysis:
+    """Return the side of a recording with steps of these durations, µs, and a cudaMalloc in the first one."""
+    entries: list[Entry] = []
+    start = 0.0
+    for number, duration in enumerate(durations):
+        entries += [step(number, start, duration), *op_with_work("aten::mm", start + 1, start + 20, 5)]
+        start += duration
+    entries.append(runtime("cudaMalloc", 100, 5, 990))
+    return SideAnalysis(trace(*entries, header={"deviceProperties": [{"id": 0, "name": gpu}]}), "t")
 
-    differences = list_recording_differences(steps(900, 910, 905), steps(4000, 2000, 1000, 500))
+
+def test_a_recording_that_is_not_warmed_up_is_named_first() -> None:
+    differences = list_recording_differences(warming_up(900, 910, 905), warming_up(4000, 2000, 1000, 500))
     assert differences[0].what == "recording"
     assert differences[0].a == "no fault found"
     assert "not warmed up" in differences[0].b
     assert "the times of B do not represent the program" in differences[0].consequence
+
+
+def test_another_gpu_comes_before_a_fault_of_the_recording() -> None:
+    b = warming_up(4000, 2000, 1000, 500, gpu="AMD Instinct MI300X VF")
+    assert [each.what for each in list_recording_differences(warming_up(900, 910, 905), b)[:2]] == ["GPU", "recording"]
+    unknown = warming_up(4000, 2000, 1000, 500, gpu="")
+    assert list_recording_differences(warming_up(900, 910, 905), unknown)[0].what == "recording"
 
 
 def write(path: Path, dims: list[list[int]], kind: str) -> SideAnalysis:

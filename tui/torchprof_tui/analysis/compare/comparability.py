@@ -94,6 +94,7 @@ def _describe_commonest(inputs: Counter[str]) -> str:
 
 
 _NOT_RECORDED = "not recorded"
+_OTHER_GPU = "kernel times differ by the hardware"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,7 @@ class RecordingDifference:
 def list_recording_differences(a: SideAnalysis, b: SideAnalysis) -> list[RecordingDifference]:
     """List what differs between two recordings, what matters most for the comparison first."""
     found = [*_compare_programs(a, b), *_compare_hardware(a, b), *_compare_options(a.trace, b.trace)]
+    found.sort(key=lambda each: each.consequence != _OTHER_GPU)  # which explains what the rest only adds to
     difference = find_input_difference(a, b)
     if difference is not None:
         what = f"inputs of {difference.op}"
@@ -143,7 +145,7 @@ def _compare_hardware(a: SideAnalysis, b: SideAnalysis) -> Iterator[RecordingDif
     names = (sorted({device.name for device in side.trace.devices} - {""}) for side in (a, b))
     gpus = [", ".join(each) or _NOT_RECORDED for each in names]
     known = _NOT_RECORDED not in gpus
-    consequence = "kernel times differ by the hardware" if known else "whether the GPU is the same is not known"
+    consequence = _OTHER_GPU if known else "whether the GPU is the same is not known"
     yield from _differ("GPU", gpus, consequence)
     devices = len(a.checker.tables.devices), len(b.checker.tables.devices)
     if all(devices):
