@@ -164,6 +164,9 @@ class Sshd:
             f"Port {self.port}\nListenAddress 127.0.0.1\n{ipv6}HostKey {folder}/host_key.key\n"
             f"AuthorizedKeysFile {folder}/authorized\nStrictModes no\nUsePAM no\nPidFile none\n"
             "PasswordAuthentication no\nKbdInteractiveAuthentication no\nMaxStartups 100\n"
+            # What takes longer than most tests: the usual exchange of keys, and the user's .bashrc, which shells of
+            # sshd read, and which on many machines runs programs.
+            f"KexAlgorithms curve25519-sha256\nSetEnv HOME={self.home}\n"
         )
         (folder / "bin").mkdir()
         client = folder / "bin" / "ssh"
@@ -177,7 +180,7 @@ class Sshd:
         """Copy the key of `box` and protect it with a passphrase."""
         key = self.folder / "locked.key"
         shutil.copy(self.folder / "box.key", key)
-        change = ["ssh-keygen", "-q", "-p", "-P", "", "-N", "open sesame", "-f", str(key)]
+        change = ["ssh-keygen", "-q", "-p", "-P", "", "-N", "open sesame", "-a", "1", "-f", str(key)]
         subprocess.run(change, check=True, stdout=subprocess.DEVNULL)
         return key
 

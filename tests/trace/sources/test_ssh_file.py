@@ -136,6 +136,7 @@ def test_jump_host(server: sshd.Sshd) -> None:
 
 
 def test_open_connection_is_reused(server: sshd.Sshd) -> None:
+    (server.home / "small.json").write_bytes(b"{}")
     read(open_source(f"shared:{server.home}/small.json"))
     logins = server.logins
     read(open_source(f"shared:{server.home}/small.json"))
