@@ -245,6 +245,24 @@ async def test_panels_hold_the_account_the_remarks_and_unmatched_work() -> None:
         assert "GPU work, no launch" in screen._rows.text()
 
 
+async def test_the_steps_of_the_lanes_and_of_the_account_say_what_their_lengths_are_of() -> None:
+    """A step of 190 µs on the lanes stood above one of 196.7 µs in the account."""
+    async with comparison(steps_of("aten::mm"), steps_of("aten::mm", kernel_time=150, count=1), (160, 48)) as (
+        screen,
+        _,
+    ):
+        text = "\n".join(lines_of(screen))
+        assert "#0 190.0 µs on CPU" in text
+        assert "per step, until GPU done" in text
+        assert "A, mean of 3               196.7 µs" in text
+        assert "B, mean" not in text
+    steps = trace(*(each for k in range(3) for each in (step(k, 100 * k, 90), cpu("aten::mm", 100 * k, 9))))
+    async with comparison(steps, steps_of("aten::mm"), (160, 48)) as (screen, _):
+        text = "\n".join(lines_of(screen))
+        assert "#0 90.0 µs  " in text
+        assert "until GPU done" not in text
+
+
 async def test_what_is_no_torch_trace_is_said_with_the_next_step() -> None:
     other = trace(event("request", 0, 10, "web"))
     async with comparison(steps_of("aten::mm"), other, (80, 24)) as (screen, pilot):

@@ -46,6 +46,11 @@ def test_no_label_is_wider_than_its_room(width: int) -> None:
     assert all(cell_len(format_step_label(step, width)) <= width for step in (DECODE, MIXED, PROFILER))
 
 
+def test_a_label_says_what_its_duration_is_of_or_has_none() -> None:
+    assert [format_step_label(PROFILER, width, " on CPU") for width in (22, 23)] == ["#3", "#3 10.8 ms on CPU"]
+    assert format_step_label(DECODE, 40, " on CPU") == "#3 decode 32  10.8 ms on CPU"
+
+
 def test_steps_are_described_and_counted() -> None:
     said = MIXED.serving
     assert said is not None

@@ -39,8 +39,13 @@ LABEL_CELLS, TIME_CELLS, CHANGE_CELLS, BAR_CELLS = 25, 9, 10, 22  # with the spa
 _LONGER, _SHORTER, _CUT = "█", "░", "╱"  # the last one: the axis begins above 0
 
 
-def format_waterfall(account: Account, bar_cells: int = BAR_CELLS, max_parts: int = MAX_PARTS) -> list[str]:
-    """Format the account: a row of headings, A, a row of each part, B; bars of at most `bar_cells`."""
+def format_waterfall(
+    account: Account, bar_cells: int = BAR_CELLS, max_parts: int = MAX_PARTS, ends: tuple[str, str] = ("A", "B")
+) -> list[str]:
+    """Format the account: a row of headings, A, a row of each part, B; bars of at most `bar_cells`.
+
+    `ends`: the labels of A and B.
+    """
     rows = build_rows(account, max_parts)
     low, high = choose_axis(account, rows)
 
@@ -55,15 +60,16 @@ def format_waterfall(account: Account, bar_cells: int = BAR_CELLS, max_parts: in
     def whole_bar(end: int) -> str:
         return (_CUT if low else "") + bar(low, end)[bool(low) :]
 
-    lines = [_format_cells("per step", "A", "B", "change", f"{_CUT}from {format_duration(low)}" if low else "")]
-    lines.append(_format_cells("A", format_duration(account.a), "", "", whole_bar(account.a)))
+    heading = "per step, until GPU done" if account.is_of_gpu else "per step"
+    lines = [_format_cells(heading, "A", "B", "change", f"{_CUT}from {format_duration(low)}" if low else "")]
+    lines.append(_format_cells(ends[0], format_duration(account.a), "", "", whole_bar(account.a)))
     for row in rows:
         change = f"{'+' if row.delta > 0 else ''}{format_duration(row.delta)}{row.mark}"
         if not row.mark:
             change += " "
         times = format_duration(row.a) if row.a else "-", format_duration(row.b) if row.b else "-"
         lines.append(_format_cells(row.label, *times, change, bar(row.start, row.end)))
-    lines.append(_format_cells("B", "", format_duration(account.b), "", whole_bar(account.b)))
+    lines.append(_format_cells(ends[1], "", format_duration(account.b), "", whole_bar(account.b)))
     if any(row.mark for row in rows):
         lines.append("(~ within the noise)")
     return lines

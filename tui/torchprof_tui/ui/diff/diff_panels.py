@@ -152,7 +152,12 @@ class AccountPanel(ComparisonPanel):
             lines += wrap_text(clean(text), width, palette.strong, "  ")
         bar_cells = width - LABEL_CELLS - 2 * TIME_CELLS - CHANGE_CELLS - 6
         bar_cells = min(max(bar_cells, MIN_BAR_CELLS), MAX_BAR_CELLS)
-        for index, text in enumerate(format_waterfall(comparison.account, bar_cells, MAX_WATERFALL_PARTS)):
+        counts = (len(side.side.steps) for side in (comparison.a, comparison.b))
+        end_a, end_b = (
+            f"{each}, mean of {count}" if count > 1 else each for each, count in zip("AB", counts, strict=True)
+        )
+        chart = format_waterfall(comparison.account, bar_cells, MAX_WATERFALL_PARTS, (end_a, end_b))
+        for index, text in enumerate(chart):
             lines.append([(text, palette.muted if not index or text.startswith("(") else palette.text)])
         if not comparison.is_same_recording:
             for text in (comparison.verdict.regimes, comparison.verdict.launches):

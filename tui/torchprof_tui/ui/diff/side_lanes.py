@@ -185,6 +185,8 @@ class SideLanes(Vertical):
         self.selected = -1
         self.matches: EventMatches | None = None
         self.step_line = StepLine(self.letter, label, has_ruler=number == 0)
+        if any(lane.role is Role.STREAM for lane in trace.lanes):
+            self.step_line.duration_of = " on CPU"  # the account counts until the GPU is done
         self.timeline = MarkedTimeline(trace, number)
         self.lane_labels = Gutter(trace)
         self._side: Side | None = None

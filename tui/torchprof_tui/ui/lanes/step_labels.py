@@ -24,12 +24,15 @@ def describe_serving(said: ServingStepName) -> str:
     return f"{text}, {said.tokens} tokens"
 
 
-def format_step_label(step: Step, width: int) -> str:
-    """Format the fullest label that fits into some cells: "#3 decode 32 10.8 ms", "#3 D32", "D32"; else cut."""
-    number, duration = f"#{step.number}", format_duration(step.duration)
+def format_step_label(step: Step, width: int, of: str = "") -> str:
+    """Format the fullest label that fits into some cells: "#3 decode 32 10.8 ms", "#3 D32", "D32"; else cut.
+
+    `of`: what the duration is of, " on CPU".
+    """
+    number, duration = f"#{step.number}", f"{format_duration(step.duration)}{of}"
     said = step.serving
     if said is None:
-        return truncate(f"{number} {duration}" if cell_len(number) + _DURATION_CELLS <= width else number, width)
+        return truncate(f"{number} {duration}" if cell_len(number + of) + _DURATION_CELLS <= width else number, width)
     short, phrase = abbreviate_serving(said), describe_serving(said)
     kind = phrase.partition(",")[0]
     labels = (f"{number} {phrase}  {duration}", f"{number} {kind}  {duration}", f"{number} {kind}", f"{number} {short}")

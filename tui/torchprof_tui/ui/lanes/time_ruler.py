@@ -34,6 +34,8 @@ CURSOR = "▼"
 class Ruler(TimeWheel):
     """Paint a line of times below a line of steps, where the trace has any; a drag marks a range."""
 
+    duration_of = ""  # what the durations of steps are of
+
     def __init__(self, steps: list[Step], *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._steps = steps
@@ -122,7 +124,7 @@ class Ruler(TimeWheel):
             width = last - first + 1
             text = edge = "▏" if step.start >= view.t0 else " "
             if width >= 3:
-                text = f"{edge}{format_step_label(step, width - 1)}"
+                text = f"{edge}{format_step_label(step, width - 1, self.duration_of)}"
             if first > column:
                 skipped = describe_skipped(self._steps, index) if self._has_numbers else ""
                 note = f"‹{skipped}›" if skipped and len(skipped) + 2 < first - column else ""
