@@ -15,9 +15,9 @@ from torchprof_tui.ui.common.labels import describe_cost, list_reasons
 STEPS = CostBase(30_000_000, steps=3)
 
 
-def finding(cost: int, won: float | None = None) -> Finding:
+def finding(cost: int, won: float | None = None, pattern: str = "input-starved") -> Finding:
     answer = Answer.fired("seen", np.arange(1), 20_000_000)
-    return replace(Finding(PATTERNS["input-starved"], answer, 0.0).with_cost(cost, STEPS.time), won=won)
+    return replace(Finding(PATTERNS[pattern], answer, 0.0).with_cost(cost, STEPS.time), won=won)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,14 @@ def finding(cost: int, won: float | None = None) -> Finding:
 )
 def test_it_is_one_number_and_a_lower_saving(cost: int, won: float | None, expected: str) -> None:
     assert describe_cost(finding(cost, won), STEPS) == expected
+
+
+def test_a_saving_below_a_wait_that_is_gone_says_why() -> None:
+    """ "costs 43 %" beside "a fix saves at most 8 %" read as two numbers for the same thing."""
+    late = finding(12_900_000, 0.08, "straggler")
+    assert describe_cost(late, STEPS) == (
+        "up to 4.30 ms, 43 %; a fix saves at most 8.0 %: then the other ranks' own work limits the step"
+    )
 
 
 @pytest.mark.parametrize(

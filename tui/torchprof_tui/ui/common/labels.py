@@ -27,6 +27,11 @@ def describe_kind(line: SourceLine) -> str:
 _LESS = 0.9  # of its cost: what a fix saves is said where it is less than that. Else both are the same number
 
 
+_LIMITS_AFTER_FIX = {"straggler": ": then the other ranks' own work limits the step"}
+_LIMITS_AFTER_FIX |= dict.fromkeys(("sync-in-step", "token-sync"), ": then something else limits the step")
+"""Why a fix that leaves nothing of what is waited saves less than that."""
+
+
 def describe_cost(finding: Finding, base: CostBase) -> str:
     """Describe what a finding costs and its fix saves: "up to 27.1 ms, 81 %; a fix saves at most 64 %".
 
@@ -46,7 +51,8 @@ def describe_saving(finding: Finding) -> str:
     errors = importlib.import_module("torchprof_tui.analysis.patterns.verdict.forecast_errors")
     error = errors.find_forecast_error(finding.id)
     measured = error.describe() if error is not None else ""
-    return f"a fix saves at most {format_share(finding.claimed)}" + (f", {measured}" if measured else "")
+    text = f"a fix saves at most {format_share(finding.claimed)}{_LIMITS_AFTER_FIX.get(finding.id, '')}"
+    return f"{text}, {measured}" if measured else text
 
 
 def list_reasons(finding: Finding) -> list[tuple[str, str]]:

@@ -163,7 +163,7 @@ def format_entry(
     title = truncate(clean(pattern.title), text_width)
     lines: Lines = [head if text_width < MIN_TEXT_CELLS else [*head, (title, palette.text)]]
     action, saving = finding.remedy.action, describe_saving(finding)
-    todo = f"{action} ({saving})" if saving else action
+    todo = f"{action}; {saving}" if saving else action
     rows = [("measured", seen), ("why", pattern.meaning), ("do", todo), ("", finding.remedy.code)]
     room = max(width - ROW_LABEL_CELLS - 2, 10)
     ways = list_ways(finding, shows_rule, late_rank, can_try)
