@@ -16,10 +16,12 @@ import pytest
 from tests.helpers.json_schemas import check_answer
 from tests.helpers.paths import ROOT
 from tests.helpers.terminal import Terminal
+from tests.helpers.warm_program import fork_torch
 from torchprof_tui.cli import main
 from torchprof_tui.commands.open import OpenOptions
 from torchprof_tui.commands.open import main as open_command
 from torchprof_tui.commands.run import RunOptions
+from torchprof_tui.commands.run import main as run_command
 from torchprof_tui.commands.run.main import _open_explorer, _ProgressLine
 from torchprof_tui.runs.history import list_past_runs
 from torchprof_tui.runs.recording_request import remember_interpreter
@@ -38,6 +40,13 @@ for step in range(100_000):
     time.sleep(0.005)
 """
 FROM_THE_FIRST = ("--wait", "0", "--warmup", "0", "--active", "100000", "--no-table")
+
+
+@pytest.fixture(autouse=True)
+def _warm_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork what these tests record in this process from one that has imported torch."""
+    if needs_torch.args[0] is False:
+        fork_torch(monkeypatch, run_command)
 
 
 def started(folder: Path, *words: str) -> subprocess.Popen[str]:

@@ -12,7 +12,8 @@ import pytest
 from tests.helpers.later_imports import skip_without
 from tests.helpers.long_run import keep_some
 from tests.helpers.paths import FIXTURES
-from tools.hang_faults.__main__ import provoke
+from tests.helpers.warm_program import fork_torch
+from tools.hang_faults import __main__ as hang_faults
 from tools.hang_faults.registry import FAULTS, NCCL_FAULTS, NCCL_PROGRAM, find_lines
 from torchprof_hang.analysis.diagnosis import diagnose
 from torchprof_hang.analysis.evidence import gather_evidence
@@ -83,7 +84,8 @@ def test_the_flight_recorders_alone_name_the_rank(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", keep_some(LIVE, 1))
-def test_a_live_job_is_explained(name: str, tmp_path: Path) -> None:
+def test_a_live_job_is_explained(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     skip_without("torch")
-    provoke(name, tmp_path / name)
+    fork_torch(monkeypatch, hang_faults)
+    hang_faults.provoke(name, tmp_path / name)
     check(name, explain(tmp_path / name))

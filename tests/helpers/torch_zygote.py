@@ -95,10 +95,13 @@ def run_and_leave(run: Callable[[], object]) -> None:
     leave(status)
 
 
-if __name__ == "__main__":
+def import_torch() -> None:
     for name in ("torch._inductor.standalone_compile", "torch.profiler"):  # the first is imported by each profiler
         importlib.import_module(name)
 
+
+if __name__ == "__main__":
+    import_torch()
     gc.collect()
     gc.freeze()  # otherwise the garbage collector of each child would traverse all of torch at its end
     del sys.path[0]

@@ -4,6 +4,9 @@ Importing the program takes half a second of CPU time, forking a process that ha
 the same program, with its own arguments, folder, environment, files and terminal, in a child of the process that asks:
 to be waited for, stopped and killed as any other. What start-up itself is the subject of (imports, closed streams,
 limits of memory, locales) starts Python: `subprocess` is there for it, and `WarmPopen` falls back to that by itself.
+
+Scripts that import torch, which takes some seconds, are forked by `WarmTorchPopen` from another process, which has
+imported torch and nothing of the program.
 """
 
 from __future__ import annotations
@@ -15,25 +18,29 @@ import gc
 import importlib
 import json
 import os
+import runpy
 import socket
 import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from types import SimpleNamespace
-from typing import Any
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
-from tests.helpers.paths import ROOT
-from tests.helpers.torch_zygote import run_and_leave
-from torchprof_tui.trace.loading import worker_process
+from tests.helpers.torch_zygote import import_torch, run_and_leave
 
+if TYPE_CHECKING:
+    import pytest
+
+ROOT = Path(__file__).resolve().parents[2]  # not from paths.py, which imports the program
 _PROGRAM = [sys.executable, "-m", "torchprof_tui"]
-_WORKER = [sys.executable, "-I", "-c", worker_process._START_CODE]
 _READ_AT_START = ("LANG", "LC_", "LD_", "PYTHON", "TEXTUAL", "TZ")
 """Beginnings of the names of variables that Python, libraries or imported modules read once."""
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # see conftest.py
 _ENVIRONMENT = dict(os.environ)
 _SET_CHILD_SUBREAPER = 36  # of prctl, on Linux
 _MAX_REQUEST_BYTES = 200_000
@@ -50,25 +57,42 @@ def fork_program(
 
     `files` has the descriptors to inherit by the numbers that they get. With `has_terminal`, 1 is its terminal.
     """
-    words, variables = [os.fspath(word) for word in command], dict(os.environ if environment is None else environment)
-    is_worker = words[: len(_WORKER)] == _WORKER
-    if sys.platform != "linux" or not (is_worker or words[: len(_PROGRAM)] == _PROGRAM):
-        return None
-    if "--color" in words or any(  # which sets a variable that textual reads once
+    from torchprof_tui.trace.loading.worker_process import _START_CODE  # not where torch is imported
+
+    words = [os.fspath(word) for word in command]
+    for kind, start in (("program", _PROGRAM), ("worker", [sys.executable, "-I", "-c", _START_CODE])):
+        if words[: len(start)] == start and "--color" not in words:  # which sets a variable that textual reads once
+            return _fork(kind, words[len(start) :], folder, environment, files, has_terminal)
+    return None
+
+
+def _fork(
+    kind: str,
+    words: list[str],
+    folder: Any,
+    environment: Mapping[str, str] | None,
+    files: Mapping[int, int],
+    has_terminal: bool = False,
+    has_session: bool = False,
+) -> int | None:
+    """Fork from the process that has imported what this kind needs; None where the environment needs another start."""
+    variables = dict(os.environ if environment is None else environment)
+    if sys.platform != "linux" or any(
         variables.get(name) != _ENVIRONMENT.get(name)
         for name in variables.keys() | _ENVIRONMENT.keys()
         if name.startswith(_READ_AT_START)
     ):
         return None
     request = {
-        "is_worker": is_worker,
-        "words": words[len(_WORKER if is_worker else _PROGRAM) :],
+        "kind": kind,
+        "words": words,
         "folder": os.fspath(os.getcwd() if folder is None else folder),
         "environment": variables,
         "numbers": list(files),
         "has_terminal": has_terminal,
+        "has_session": has_session,
     }
-    return _start_server().fork(json.dumps(request).encode(), list(files.values()))
+    return _start_server(*["script"] * (kind == "script")).fork(json.dumps(request).encode(), list(files.values()))
 
 
 class WarmPopen(subprocess.Popen[Any]):
@@ -78,20 +102,42 @@ class WarmPopen(subprocess.Popen[Any]):
         command, executable, preexec, _, passed, folder, environment, _, _, shell, *rest = arguments
         stdin, _, _, stdout, _, stderr, _, *identity = rest  # of `identity`, the last but for 3.10 is a process group
         pid = None
-        if not shell and executable in (None, command[0]) and preexec is None and not _changes(identity):
+        if not shell and executable in (None, command[0]) and preexec is None:
             given = {0: stdin, 1: stdout, 2: stderr}
             files = {number: number if file == -1 else file for number, file in given.items()}
-            pid = fork_program(command, folder, environment, {**files, **dict(zip(passed, passed, strict=True))})
+            files |= dict(zip(passed, passed, strict=True))
+            pid = self._fork(command, folder, environment, files, identity)
         if pid is None:
             super()._execute_child(*arguments)  # type: ignore[misc]
             return
         self.pid, self._child_created = pid, True
         self._close_pipe_fds(*rest[:6])  # type: ignore[attr-defined]
 
+    def _fork(self, command: Sequence[Any], folder: Any, environment: Any, files: Any, identity: Any) -> int | None:
+        return None if _changes(identity) else fork_program(command, folder, environment, files)
+
+
+class WarmTorchPopen(WarmPopen):
+    """A `Popen` whose process, a script under this Python, is forked from one that has imported torch."""
+
+    def _fork(self, command: Sequence[Any], folder: Any, environment: Any, files: Any, identity: Any) -> int | None:
+        words, (*user, has_session) = [os.fspath(word) for word in command], identity[:5]
+        if words[0] != sys.executable or not words[1].endswith(".py") or _changes([*user, *identity[5:]]):
+            return None
+        return _fork("script", words[1:], folder, environment, files, has_session=bool(has_session))
+
+
+def fork_torch(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> None:
+    """Let the scripts that these modules start during a test be forked from a process that has imported torch."""
+    for module in modules:
+        monkeypatch.setattr(module, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": WarmTorchPopen}))
+
 
 def fork_workers() -> None:
     """Let the processes that read traces for apps and commands of this process be forked, too."""
-    worker_process.subprocess = SimpleNamespace(**{**vars(subprocess), "Popen": WarmPopen})  # type: ignore[assignment]
+    from torchprof_tui.trace.loading import worker_process
+
+    vars(worker_process)["subprocess"] = SimpleNamespace(**{**vars(subprocess), "Popen": WarmPopen})
 
 
 def _changes(identity: Sequence[Any]) -> bool:
@@ -102,16 +148,17 @@ def _changes(identity: Sequence[Any]) -> bool:
 class _Server:
     """The other end of `_serve`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *kind: str) -> None:
         self._lock = threading.Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.helpers.warm_program", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.helpers.warm_program", str(theirs.fileno()), *kind],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 cwd=ROOT,
-                env={**_ENVIRONMENT, "OPENBLAS_NUM_THREADS": "1"},  # a process with threads is not to be forked
+                # A process with threads is not to be forked.
+                env={**_ENVIRONMENT, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
             )
         self._prctl = ctypes.CDLL(None).prctl
 
@@ -129,8 +176,8 @@ class _Server:
 
 
 @cache
-def _start_server() -> _Server:
-    return _Server()
+def _start_server(*kind: str) -> _Server:
+    return _Server(*kind)
 
 
 def _serve(requests: socket.socket) -> tuple[dict[str, Any], list[int]]:
@@ -162,8 +209,9 @@ def _set_up(request: dict[str, Any], files: list[int]) -> None:
     for file in set(map(int, os.listdir("/proc/self/fd"))).difference(numbers):
         with contextlib.suppress(OSError):  # that of the folder
             os.close(file)
-    if request["has_terminal"]:
+    if request["has_terminal"] or request["has_session"]:
         os.setsid()
+    if request["has_terminal"]:
         fcntl.ioctl(1, termios.TIOCSCTTY, 0)
     os.chdir(request["folder"])
     os.environ.clear()
@@ -173,16 +221,19 @@ def _set_up(request: dict[str, Any], files: list[int]) -> None:
         stream = open(number, "w" if number else "r", encoding="utf-8", closefd=False, **how)  # noqa: SIM115  (for good)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
-    if request["is_worker"]:
+    if request["kind"] == "worker":
         sys.path[:] = json.loads(request["words"].pop(0))
         sys.argv[:] = ["-c", *request["words"]]
+    elif request["kind"] == "script":
+        sys.path[0] = os.path.dirname(os.path.realpath(request["words"][0]))
+        sys.argv[:] = request["words"]
     else:
         sys.path[0] = request["folder"]
         sys.argv[:] = [str(ROOT / "tui/torchprof_tui/__main__.py"), *request["words"]]
 
 
-def main() -> None:
-    """Import the program, serve, and run what a request asks for in the child that was forked for it."""
+def _import_program() -> dict[str, Callable[[], object]]:
+    """Import the program; returns what to run for each kind."""
     from torchprof_tui.cli import main as run_program
     from torchprof_tui.commands.common.parsers import COMMANDS, import_command
     from torchprof_tui.trace.loading.worker_main import main as run_worker
@@ -191,12 +242,27 @@ def main() -> None:
         import_command(name)
     for name in ("rich.table", "torchprof_tui.app", "torchprof_tui.ui.explorer.explorer_screen"):
         importlib.import_module(name)
+    return {"worker": run_worker, "program": lambda: sys.exit(run_program())}
+
+
+def _run_script() -> None:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def main() -> None:
+    """Import the program, or torch, serve, and run what a request asks for in the child that was forked for it."""
+    if "script" in sys.argv[2:]:
+        import_torch()
+        importlib.import_module("torch.distributed")
+        runners: dict[str, Callable[[], object]] = {"script": _run_script}
+    else:
+        runners = _import_program()
     assert threading.active_count() == 1
     gc.collect()
     gc.freeze()  # otherwise the garbage collector of each child would traverse all modules
     request, files = _serve(socket.socket(fileno=int(sys.argv[1])))
     _set_up(request, files)
-    run_and_leave(run_worker if request["is_worker"] else lambda: sys.exit(run_program()))
+    run_and_leave(runners[request["kind"]])
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.long_run import keep_some
+from tests.helpers.warm_program import fork_torch
+from torchprof_try import program_process
 from torchprof_try.trials import TrialRequest, Trials
 from torchprof_tui.trace.core.errors import TraceError
 
@@ -131,6 +133,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in (("ranks.py", RANKS), ("configured.py", CONFIGURED), ("refused.py", REFUSED)):
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
+    fork_torch(monkeypatch, program_process)
     return tmp_path
 
 

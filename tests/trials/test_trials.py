@@ -16,7 +16,8 @@ import pytest
 
 from tests.helpers.long_run import keep_some
 from tests.helpers.paths import ROOT
-from torchprof_try import remedies
+from tests.helpers.warm_program import WarmTorchPopen, fork_torch
+from torchprof_try import program_process, remedies
 from torchprof_try.answers import build_tried
 from torchprof_try.estimates import Saving
 from torchprof_try.program_process import ProgramCommand, split_command
@@ -56,6 +57,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "out" / "data.txt").write_text("mine")
     (tmp_path / "loop.py").write_text(LOOP)
     monkeypatch.chdir(tmp_path)
+    fork_torch(monkeypatch, program_process)
     return tmp_path
 
 
@@ -177,14 +179,15 @@ def test_workers_win_where_the_loader_starves_the_model(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_recorder_knows_every_remedy() -> None:
-    code = (
+def test_the_recorder_knows_every_remedy(tmp_path: Path) -> None:
+    (tmp_path / "print.py").write_text(
         f"import sys; sys.path.insert(0, {str(HARNESS.parent.parent)!r}); "
         "from torchprof_runs.recorder import trial_remedies as t; "
         "print(*{*t.AT_START, *t.AFTER_FIRST_STEP, *t.BY_ENVIRONMENT})"
     )
-    known = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert {remedy.name for remedy in REMEDIES} == set(known)
+    with WarmTorchPopen([sys.executable, tmp_path / "print.py"], stdout=subprocess.PIPE, text=True) as process:
+        known, _ = process.communicate()
+    assert {remedy.name for remedy in REMEDIES} == set(known.split())
 
 
 def test_remedies_need_evidence() -> None:
