@@ -17,13 +17,19 @@ def truncate(text: str, width: int) -> str:
         return ""
     if cell_len(text) <= width:
         return text
-    characters, used = [], 0
-    for character in text:
+    return text[: count_fitting(text, width - 1)] + "…"
+
+
+def count_fitting(text: str, width: int) -> int:
+    """Count the characters at the start of cleaned text that fit into `width` cells."""
+    if text[: width + 1].isascii():
+        return min(width, len(text))
+    used = 0
+    for count, character in enumerate(text):
         used += get_character_cell_size(character)
-        if used > width - 1:
-            break
-        characters.append(character)
-    return "".join(characters) + "…"
+        if used > width:
+            return count
+    return len(text)
 
 
 def cut_clauses(text: str, width: int) -> str:

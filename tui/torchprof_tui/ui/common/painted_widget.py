@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from rich.cells import cell_len, get_character_cell_size, set_cell_size
+from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -27,6 +27,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.ui.common.cell_text import count_fitting
 from torchprof_tui.ui.common.event_styles import ColorSupport, Palette, ThemeColors, build_palette
 
 TextRun = tuple[str, Style]
@@ -337,12 +338,7 @@ def wrap_text(text: str, width: int, style: Style, indent: str = "") -> Lines:
         if cell_len(rest) <= available:
             lines.append([(line_indent + rest, style)])
             break
-        used = count = 0
-        for character in rest:
-            used += get_character_cell_size(character)
-            if used > available and count:
-                break
-            count += 1
+        count = max(count_fitting(rest, available), 1)
         space = rest.rfind(" ", count // 3, count + 1)
         if rest[space + 1 : space + 5].partition(" ")[0].rstrip(";:,.)") in UNITS:  # a number keeps its unit
             space = rest.rfind(" ", count // 3, max(space, 0))
