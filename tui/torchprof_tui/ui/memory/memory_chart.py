@@ -85,9 +85,6 @@ class CurveChart(PictureWidget):
         """Return the kind whose colour a band has."""
         return band_kind(band)
 
-    def _fill(self, band: int) -> Style:
-        return self.palette.fill(self._kind(band))
-
     def _prepare_columns(self, shown: object, view: Viewport, rows: int) -> None:
         sums, reserved = self.measure(view)
         self._highest = max(int(sums.sum(axis=1).max(initial=0)), int(reserved.max(initial=0)), 1)
@@ -121,25 +118,26 @@ class CurveChart(PictureWidget):
         cursor = view.cell(self._cursor)
         low, high = row * LEVEL_COUNT, (row + 1) * LEVEL_COUNT
         edges = self._levels[: view.width]
-        band = np.argmax(edges[:, 1:] > low, axis=1)  # the band at the lower edge of the cell
-        is_blank = edges[:, -1] <= low
-        top = edges[np.arange(len(edges)), band + 1]
-        above = np.argmax(edges[:, 1:] >= np.minimum(high, edges[:, -1])[:, None], axis=1)
+        bands = np.argmax(edges[:, 1:] > low, axis=1)  # the band at the lower edge of the cell
+        tops = edges[np.arange(len(edges)), bands + 1].tolist()
+        above = np.argmax(edges[:, 1:] >= np.minimum(high, edges[:, -1])[:, None], axis=1).tolist()
+        kinds = [self._kind(band) for band in range(edges.shape[1] - 1)]
+        fills, inks = [list(map(style, kinds)) for style in (self.palette.fill, self.palette.ink)]
+        has_letters = bool(self.letters) and self.palette.color_support is ColorSupport.NONE
         runs: list[TextRun] = []
-        for cell in range(len(edges)):
-            if is_blank[cell]:
+        for cell, (band, top, end) in enumerate(zip(bands.tolist(), tops, edges[:, -1].tolist(), strict=True)):
+            if end <= low:
                 mark = RESERVED if self._reserved_line[cell] == row else " "
                 runs.append((CURSOR if cell == cursor else mark, self.palette.line))
             elif cell == cursor:
-                runs.append((CURSOR, self._fill(int(band[cell]))))
-            elif self.letters and self.palette.color_support is ColorSupport.NONE:
-                runs.append((self.letters[band[cell]], self.palette.text))
-            elif top[cell] >= high:
-                runs.append((FULL, self.palette.ink(self._kind(int(band[cell])))))
+                runs.append((CURSOR, fills[band]))
+            elif has_letters:
+                runs.append((self.letters[band], self.palette.text))
+            elif top >= high:
+                runs.append((FULL, inks[band]))
             else:  # the band up to some eighths, the next one over it, or nothing
-                upper = None if edges[cell, -1] < high else self._fill(int(above[cell]))
-                style = _boundary_style(self._fill(int(band[cell])), upper, self.palette.text)
-                runs.append((LEVELS[max(int(top[cell] - low), 1) - 1], style))
+                style = _boundary_style(fills[band], None if end < high else fills[above[cell]], self.palette.text)
+                runs.append((LEVELS[max(top - low, 1) - 1], style))
         return runs
 
     def _paint_line(self, line: int, cells: list[TextRun], view: Viewport) -> list[TextRun]:
