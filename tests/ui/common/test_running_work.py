@@ -10,6 +10,7 @@ import pytest
 from tests.helpers.explorer_app import explorer, settled, text_of, two_steps
 from torchprof_tui.program.terminal_progress import TerminalProgress
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker, RunningWork
+from torchprof_tui.ui.common.status_line import StatusLine
 
 
 class Terminal(io.StringIO):
@@ -45,11 +46,13 @@ async def test_work_is_shown_after_a_while_and_until_it_ends(monkeypatch: pytest
         assert terminal.getvalue().endswith("\x1b]9;4;0\x1b\\")
 
 
-async def test_a_worker_notes_its_work_and_its_end() -> None:
+async def test_a_worker_notes_its_work_and_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     async with explorer(two_steps(), (120, 40)) as (screen, pilot):
         await settled(pilot)
         worker = DebouncedWorker(screen)
         seen: list[int] = []
+        shown: list[str] = []
+        monkeypatch.setattr(StatusLine, "show_work", lambda line, text: shown.append(text))
 
         def work() -> None:
             seen.append(len(worker._running._started))
@@ -58,5 +61,6 @@ async def test_a_worker_notes_its_work_and_its_end() -> None:
         await settled(pilot)
         await pilot.pause()
         assert seen == [1]
+        assert shown == []  # the status line is not even looked for
         assert not worker._running._started
         assert worker._running._timer is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from textual.events import Key
 from textual.widgets import Input
 
@@ -259,3 +260,16 @@ async def test_an_empty_trace_says_why_and_what_to_do() -> None:
         assert "prof.step()" in text_of(screen)
         await pilot.press("w", "right", "down", "m", "f", "/", "x", "enter", "n", "space", "escape")
         assert "nothing to draw" in text_of(screen)
+
+
+async def test_panels_are_hidden_and_shown_without_restyling_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with explorer(two_steps(), (120, 40)) as (screen, pilot):
+        restyled: list[object] = []
+        monkeypatch.setattr(screen.app, "update_styles", restyled.append)
+        for is_open in (False, True):
+            await pilot.press("i")
+            assert screen.query_one("#dock").display is is_open
+        assert restyled == []
+        monkeypatch.undo()
+        await pilot.resize_terminal(30, 8)  # open panels give way to the message
+        assert not screen.query_one("#dock").display

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
+from textual.strip import Strip
 
 from tests.analysis.flame.test_fold import training
 from tests.helpers.explorer_app import explorer, settled, two_steps, until
@@ -14,6 +15,7 @@ from tests.helpers.trace_builder import cpu, python, trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.flame.flame_screen import FlameScreen
+from torchprof_tui.ui.flame.icicle import Icicle
 
 
 def lines(flame: FlameScreen) -> list[str]:
@@ -236,3 +238,22 @@ async def test_a_click_selects_and_a_second_one_zooms() -> None:
         await settled(pilot)
         assert "zoomed in" in summary(flame)
         await until(pilot, lambda: flame.is_current)
+
+
+async def test_a_move_within_the_rows_on_screen_paints_two_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with explorer(training(), (80, 24)) as (screen, pilot):
+        flame = await opened(screen, pilot)
+        painted: list[int] = []
+        paint = Icicle.paint
+
+        def note_line(icicle: Icicle, y: int, width: int) -> Strip:
+            painted.append(y)
+            return paint(icicle, y, width)
+
+        monkeypatch.setattr(Icicle, "paint", note_line)
+        await press(pilot, "down")
+        assert sorted(painted) == [0, 1]
+        before = lines(flame)
+        flame.query_one(Icicle).repaint()
+        await settled(pilot)
+        assert lines(flame) == before

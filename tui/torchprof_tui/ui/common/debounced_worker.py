@@ -42,6 +42,7 @@ class RunningWork:
         self._started: dict[int, tuple[str, float]] = {}  # (subject, when) by number
         self._count = 0
         self._timer: Timer | None = None  # repeats while there is work
+        self._shown = ""
 
     def begin(self, subject: str) -> int:
         """Note that work has begun; nothing is shown within DELAY_SECONDS. Returns its number."""
@@ -67,6 +68,9 @@ class RunningWork:
         text = f"{WORK_NAMES.get(subject, subject)} …" if subject else ""
         if seconds >= 1:
             text += f" {int(seconds)} s"
+        if text == self._shown:
+            return
+        self._shown = text
         for line in self._screen.query(StatusLine):
             line.show_work(text)
         if (progress := find_progress(self._screen.app)) is not None:

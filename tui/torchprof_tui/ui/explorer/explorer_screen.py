@@ -239,7 +239,7 @@ class ExplorerScreen(PromptScreen):
             self._apply_layout()
 
     def watch_details_open(self, is_open: bool) -> None:
-        self.set_class(not is_open, "no-dock")
+        self._dock.styles.display = None if is_open else "none"  # a class would restyle all widgets
         if self.is_mounted:
             self._panel_controller.release_evidence()
             self._apply_layout()

@@ -138,10 +138,11 @@ class Icicle(PaintedWidget):
         """Move the cursor to a box. Returns whether it moved."""
         if (depth, index) == (self._depth, self._index):
             return False
+        rows, top = (self._depth, depth), self._top
         self._depth, self._index = depth, index
         self._node = self._boxes.rows[depth][index].node
         self._scroll_to_cursor()
-        self.repaint()
+        self.repaint([row - top for row in rows] if self._top == top else None)
         return True
 
     def move_up(self) -> bool:
