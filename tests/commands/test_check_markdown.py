@@ -41,6 +41,7 @@ def test_it_has_what_a_ticket_needs(capsys: pytest.CaptureFixture[str]) -> None:
     for fact in ("| GPU | NVIDIA H200 |", "| torch | not recorded, CUDA 13.0 |", "| checked duration | 60.0 ms |"):
         assert fact in out
     assert "| steps | 3, 29.9 ms in the median |" in out
+    assert re.search(r"\| GPU busy \| [0-9.]+ % of the steps \|", out)
 
 
 def test_the_command_repeats_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_a_person_reads_a_table() -> None:
         assert words in done.stdout
     few = run_program("table", STACKED, "--limit", "2").stdout
     assert "and 176 more rows" in few
-    assert re.search(r"= 23 : 1, GPU busy [\d.]+ %: overhead-bound, the CPU dispatches\n", few)
+    assert re.search(r"= 23 : 1, GPU busy [\d.]+ % of the steps: overhead-bound, the CPU dispatches\n", few)
     assert (
         len(few.splitlines()) == 11
     )  # the titles, 2 rows, the annotations' line and 2, the rest, totals, sentence, note

@@ -79,7 +79,9 @@ def test_flash_attention_replaces_what_moved_memory() -> None:
     assert "memory-bound-elementwise" in {found.id for found in verdict.patterns_a_only}
     assert not verdict.patterns_b_only
     assert verdict.launches == "launches a step: 7 → 1 (-86 %, down by more than half)"
-    assert verdict.regimes.startswith("A is compute-bound, GPU busy 99 %; B is compute-bound")
+    assert verdict.regimes.startswith(
+        "A is compute-bound, GPU busy 99 % of its steps; B is compute-bound, GPU busy 96 %"
+    )
 
 
 def test_the_sides_swapped_give_the_patterns_of_the_other() -> None:

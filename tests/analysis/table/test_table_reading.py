@@ -58,7 +58,10 @@ def test_the_sums_are_those_of_the_file() -> None:
     waits = sum(event["dur"] for event in calls if event["name"].endswith("Synchronize"))
     cpu = sum(event["dur"] for event in outermost) - waits
     sentence = build(load("article_64_cold")).reading
-    assert f"CPU {format_duration(cpu * 1000)} : GPU {format_duration(gpu * 1000)} = {cpu / gpu:.0f} : 1" in sentence
+    assert (
+        f"self CPU without waits {format_duration(cpu * 1000)} : self GPU {format_duration(gpu * 1000)} = " in sentence
+    )
+    assert f" = {cpu / gpu:.0f} : 1, GPU busy 1.8 % of the steps: " in sentence
     assert sentence.endswith("overhead-bound, the CPU dispatches")
 
 
@@ -94,7 +97,7 @@ def assert_agrees(sheet: Sheet, verdict: Verdict) -> None:
 def test_the_same_ratio_reads_differently_where_the_gpu_is_busy() -> None:
     """The sample that was called undecided by the ratio of sums, while its verdict was compute-bound."""
     sentence = build(load("article_4096_active20")).reading
-    assert re.search(r"= 1\.\d : 1, GPU busy 8\d %: compute-bound, the GPU limits$", sentence)
+    assert re.search(r"= 1\.\d : 1, GPU busy 8\d % of the steps: compute-bound, the GPU limits$", sentence)
 
 
 def test_rows_are_described_by_their_own_numbers() -> None:

@@ -89,7 +89,7 @@ def decide_comparison(a: SideAnalysis, b: SideAnalysis, account: Account) -> Com
         not obstacle,
         "" if obstacle else _describe_reason(account, causes),
         "" if obstacle else _choose_action(account, causes, b.verdict),
-        f"A is {_describe_side(a.verdict, account, times_a)}; B is {_describe_side(b.verdict, account, times_b)}",
+        f"A is {_describe_side(a, account, times_a)}; B is {_describe_side(b, account, times_b)}",
         launches,
         a.verdict,
         b.verdict,
@@ -209,10 +209,12 @@ def describe_change(account: Account) -> str:
     return f"{change}{factor} (noise {noise})"
 
 
-def _describe_side(verdict: Verdict, account: Account, times: Mapping[str, int]) -> str:
+def _describe_side(side: SideAnalysis, account: Account, times: Mapping[str, int]) -> str:
     """Describe what limits a side, how busy the GPU is, or without a GPU what takes most of the CPU's time."""
+    verdict = side.verdict
     if verdict.busy is not None:
-        return f"{verdict.headline}, GPU busy {format_percent(verdict.busy)}"
+        base = "its steps" if side.side.steps else verdict.busy_base
+        return f"{verdict.headline}, GPU busy {format_percent(verdict.busy)} of {base}"
     if account.is_of_gpu or not any(times.values()):
         return verdict.regime.value
     label = max(times, key=lambda each: times[each])

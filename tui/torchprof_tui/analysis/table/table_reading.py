@@ -35,7 +35,7 @@ def describe_balance(table: ProfilerTable, measured: ScopeRegime) -> str:
 
     `table`: see `has_balance`. `measured`: of the same scope, as its verdict says it; sums over threads and streams
     overlap, so their ratio decides nothing.
-    Example: CPU 397 µs : GPU 11 µs = 36 : 1, GPU busy 2.4 %: overhead-bound, the CPU dispatches.
+    Example: self CPU 397 µs : self GPU 11 µs = 36 : 1, GPU busy 2.4 % of the steps: overhead-bound, the CPU dispatches.
     """
     waits = sum(
         int(table.self_cpu[row])
@@ -49,10 +49,11 @@ def describe_balance(table: ProfilerTable, measured: ScopeRegime) -> str:
     larger = max(ratio, 1 / ratio)
     shown = f"{larger:.0f}" if larger >= 10 else f"{larger:.1f}"
     shown = f"{shown} : 1" if ratio >= 1 else f"1 : {shown}"
-    text = f"CPU {format_duration(cpu)} : GPU {format_duration(gpu)} = {shown}"
+    of = "self CPU without waits" if waits else "self CPU"
+    text = f"{of} {format_duration(cpu)} : self GPU {format_duration(gpu)} = {shown}"
     if measured.busy is None:
         return text
-    text = f"{text}, GPU busy {format_percent(measured.busy)}"
+    text = f"{text}, GPU busy {format_percent(measured.busy)} of {measured.busy_base}"
     if measured.regime is Regime.UNKNOWN:
         return f"{text}: what limits is not known (check says why)"
     return f"{text}: {measured.regime.value}, {_describe_regime(measured.regime, table, cpu)}"

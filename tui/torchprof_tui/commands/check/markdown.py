@@ -162,7 +162,7 @@ def _list_numbers(report: CheckReport) -> list[tuple[str, str]]:
         ("torch", (metadata.torch_version or "not recorded") + version),
         ("steps", f"{len(steps)}, {format_duration(median(steps))} in the median" if steps else "none recorded"),
         ("checked duration", format_duration(report.scope.length)),
-        ("GPU busy", " to ".join(shares) or "not recorded"),
+        ("GPU busy", f"{' to '.join(shares)} of {report.verdicts[0].busy_base}" if busy else "not recorded"),
         ("patterns", report.format_counts()),
     ]
     if trace.merged_ranks is not None:

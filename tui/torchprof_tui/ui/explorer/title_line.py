@@ -75,7 +75,8 @@ class TitleLine(PaintedWidget):
         busy = ""
         if self._gpu_busy:
             share = f"{format_share(self._gpu_busy_share(*self._span))}{'' if sign else ' of trace'}"
-            busy = f"GPU busy{self._device_limit_note} {self._busy_of_steps or share}"
+            noun = "GPUs" if len(self._gpu_busy) > 1 else "GPU"
+            busy = f"{noun} busy{self._device_limit_note} {self._busy_of_steps or share}"
             if (self._visible_span != self._span or self._fold) and self._visible_span[0] < self._visible_span[1]:
                 busy += f" · here {format_share(self._gpu_busy_share(*self._visible_span, self._fold))}"
         elif self._span[1] > self._span[0]:

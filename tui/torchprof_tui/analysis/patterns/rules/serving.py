@@ -236,7 +236,7 @@ def decode_without_graphs(view: ScopeView) -> Answer:
         )
     seen = (
         f"{summary}; the GPU works {format_duration(busy / len(tables.devices) / len(loop))} for one; "
-        f"GPU busy {format_percent(view.busy_share)}"
+        f"GPU busy {format_percent(view.busy_share)} of {view.window_label}"
     )
     spans = union(np.array([start.min()]), np.array([end.max()]))
     return Answer.fired(seen, loop.samplers.row, idle_time, remedy, spans)

@@ -96,11 +96,15 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class ScopeRegime:
-    """What limits a scope: its regime, how busy the GPU was (0..1, None without GPU work), and why nothing is known."""
+    """What limits a scope: its regime, how busy the GPU was (0..1, None without GPU work), and why nothing is known.
+
+    `busy_base`: what `busy` is a share of.
+    """
 
     regime: Regime
     busy: float | None
     undetermined: str = ""
+    busy_base: str = ""
 
 
 def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict:
@@ -153,17 +157,17 @@ def measure_regime(view: ScopeView) -> ScopeRegime:
     """Measure what limits a scope, for the verdict and for the sentence under the profiler's table."""
     if view.missing_window_reason():
         return ScopeRegime(Regime.UNKNOWN, None)
-    shares, data_loss = view.shares, view.tables.data_loss
+    shares, data_loss, base = view.shares, view.tables.data_loss, view.window_label
     regime = decide_regime(shares)
     if regime is Regime.UNKNOWN and measure_turn_taking(view):
         regime = Regime.MIXED
     # Missing entries cannot make a GPU less busy, so COMPUTE stays decidable.
     if data_loss and regime is not Regime.COMPUTE and reasons.is_loss_significant(data_loss):
         text = f"undetermined: {data_loss.reason}; the numbers are {reasons.PARTIAL_INPUT_NOTE}"
-        return ScopeRegime(Regime.UNKNOWN, shares.busy, text)
+        return ScopeRegime(Regime.UNKNOWN, shares.busy, text, base)
     if unknown := _describe_unknown(view):
-        return ScopeRegime(Regime.UNKNOWN, shares.busy, unknown)
-    return ScopeRegime(regime, shares.busy)
+        return ScopeRegime(Regime.UNKNOWN, shares.busy, unknown, base)
+    return ScopeRegime(regime, shares.busy, busy_base=base)
 
 
 def _name_largest(view: ScopeView, verdict: Verdict, diagnosis: Diagnosis, findings: Sequence[Finding]) -> Verdict:

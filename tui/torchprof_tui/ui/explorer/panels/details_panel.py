@@ -209,7 +209,7 @@ def format_steps(
         busy = ""
         if gpu_busy and step.duration > 0:
             time = sum(intervals.measure_between(step.start, step.start + step.duration) for intervals in gpu_busy)
-            busy = f"   GPU busy {format_share(time / (len(gpu_busy) * step.duration))}"
+            busy = f"   GPU busy {format_share(time / (len(gpu_busy) * step.duration))} of it"
         said = step.serving
         served = "" if said is None else f"   {describe_serving(said)}"
         text = f"#{step.number:<6} {format_duration(step.duration):>10}{served}{busy}"
