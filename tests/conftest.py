@@ -19,6 +19,7 @@ from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 
 from tests.helpers.frozen_heap import freeze_heap
+from tests.helpers.handler_lookups import remembered_handlers
 from tests.helpers.paths import FIXTURES, SAMPLES, SHARED_TRACES, is_long
 from tests.helpers.warm_program import fork_workers
 from torchprof_tui.trace.core.extensions import list_command_names
@@ -75,6 +76,7 @@ for _sign, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
         signal.signal(_sign, _usual)
 
 
+@pytest.hookimpl(tryfirst=True)  # before the cases of fixtures are made
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make no tests of the cases that a push leaves to the long run: a seventh of all, in each of the workers."""
     if metafunc.config.option.markexpr != "not long":  # of pyproject.toml
@@ -118,7 +120,8 @@ def _parse_style_sheets_once() -> Iterator[None]:
         return parsed[key]
 
     Stylesheet._parse_rules = find_rules  # type: ignore[method-assign]
-    yield
+    with remembered_handlers():
+        yield
     Stylesheet._parse_rules = parse  # type: ignore[method-assign]
 
 

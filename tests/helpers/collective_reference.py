@@ -6,6 +6,7 @@ import gzip
 import json
 from collections import defaultdict
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ Key = tuple[str, int, int]
 """Group, step, and the number within these in the order of launches."""
 
 
+@lru_cache(maxsize=4)  # the ranks of a run, which a test reads several times
 def document(path: Path) -> dict[str, Any]:
     data = path.read_bytes()
     text = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
