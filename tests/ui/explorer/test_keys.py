@@ -118,11 +118,20 @@ async def test_going_to_a_time_or_a_step() -> None:
         assert screen.view_state.viewport.t0 <= 20_000 < screen.view_state.viewport.t1
         await pilot.press("g", *"#1", "enter")
         assert selected(screen.view_state) == "ProfilerStep#1"
-        await pilot.press("g", *"never", "enter")
+        await pilot.press("g", *"20parsecs", "enter")
         assert "not a time" in text_of(screen)
         assert screen.has_class("asking")
         await pilot.press("escape")
         assert not screen.has_class("asking")
+
+
+async def test_what_is_no_command_is_called_so_with_names_that_are_close() -> None:
+    async with explorer(two_steps()) as (screen, pilot):
+        await pilot.press("g", *"qqq", "enter")
+        assert "unknown command · 12ms · #3 · rank 1 · memory, doctor, … · a trace" in text_of(screen)
+        assert screen.has_class("asking")
+        await pilot.press("escape", "g", *"memroy", "enter")
+        assert "unknown command: memory?" in text_of(screen)
 
 
 async def test_panels() -> None:

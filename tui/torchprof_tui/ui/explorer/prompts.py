@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.message import Message
 
-from torchprof_tui.analysis.search.name_search import is_case_sensitive
+from torchprof_tui.analysis.search.name_search import is_case_sensitive, suggest_names
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.compare_asked import CompareAsked, TraceAsked
@@ -214,6 +214,9 @@ class PromptScreen(GuardedScreen[None]):
             self.call_later(self.run_action, named[text][0])
         elif is_trace_name(text):
             self.post_message(TraceAsked(text))
+        elif text and not any(map(str.isdecimal, text)):  # of a time, a step or a rank
+            close = suggest_names([*named], text.casefold())
+            problem = f"unknown command: {', '.join(close)}?" if close else f"unknown command · {GO_TO_HINT}"
         else:
             problem = self.view_state.jump(partial(self.view_state.go_to, text))
         if not problem:
