@@ -129,7 +129,7 @@ def test_the_code_that_calls_what_is_gone_is_gone_too(between: float, saved: flo
     """Of a loop that is gone the code between its calls goes, too; a longer pause is work of its own."""
     model = build_step_model(trace(*loop_of_ops(between)))
     rows = np.flatnonzero(model.ranks[0].trace.kind == Kind.OP).tolist()
-    gone = Scenario("gone", ScenarioKind.EVENT, factor=0.0, rows=tuple(rows))
+    gone = Scenario("gone", ScenarioKind.EVENT, factor=0.0, rows=np.array(rows, np.int64).tobytes())
     assert Forecaster(model).measure_saving(gone) == (1_000_000, 1_000_000 - 1000 * saved)
 
 
@@ -137,5 +137,5 @@ def test_code_between_two_calls_stays_where_another_call_is_made_in_it() -> None
     model = build_step_model(trace(*loop_of_ops(50), cpu("aten::mul", 130, 10)))
     own = model.ranks[0].trace
     rows = [row for row in np.flatnonzero(own.kind == Kind.OP).tolist() if own.names[own.name[row]] == "aten::add"]
-    gone = Scenario("gone", ScenarioKind.EVENT, factor=0.0, rows=tuple(rows))
+    gone = Scenario("gone", ScenarioKind.EVENT, factor=0.0, rows=np.array(rows, np.int64).tobytes())
     assert Forecaster(model).measure_saving(gone) == (1_000_000, 890_000)

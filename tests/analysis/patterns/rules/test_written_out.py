@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import ADD, GPU_ONLY, check_pattern, check_saved, op_with_work
 from tests.helpers.trace_builder import Entry, cpu, step, trace
+from torchprof_tui.analysis.patterns.engine import op_text
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import written_out
 
@@ -52,6 +55,13 @@ def test_fires_absent_cannot_tell(name: str, state: State) -> None:
 
 def test_every_pattern_has_a_trace_for_each_answer() -> None:
     assert not find_missing_answers(written_out, CASES)
+
+
+@pytest.mark.parametrize("algorithm", written_out.ALGORITHMS, ids=lambda each: each.name)
+def test_no_text_without_the_needed_letters_matches(algorithm: written_out.Algorithm) -> None:
+    others = [letter for letter in (*op_text._LETTERS, ".", "\n") if letter not in algorithm.needs]
+    text = "".join(random.Random(0).choices(others, k=200_000))
+    assert not algorithm.needs or re.search(algorithm.expression, text) is None
 
 
 @pytest.mark.parametrize(

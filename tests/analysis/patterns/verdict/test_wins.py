@@ -193,7 +193,7 @@ def test_evidence_that_would_be_gone_is_named_by_row(starved: Trace) -> None:
     for finding in report.findings:
         remedy = find_remedy(starved, finding) if finding.has_fired else None
         if remedy is not None and remedy.kind is ScenarioKind.EVENT:
-            assert set(remedy.rows) >= set(finding.answer.events.tolist())
+            assert set(np.frombuffer(remedy.rows, np.int64).tolist()) >= set(finding.answer.events.tolist())
     (expanded,) = RemedyFinder(starved).expand([parse_scenario("pattern=input-starved")])
     assert (expanded.kind, expanded.text) == (ScenarioKind.DATALOADER, "pattern=input-starved")
 

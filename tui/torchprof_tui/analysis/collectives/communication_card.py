@@ -32,7 +32,7 @@ from torchprof_tui.analysis.collectives.communication_waiting import (
 )
 from torchprof_tui.analysis.time.gpu_time import cover_events, work_mask
 from torchprof_tui.analysis.time.intervals import Intervals, union
-from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, Bool, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.communication_kernels import Operation
 from torchprof_tui.trace.model.event_kind import Kind
@@ -263,7 +263,7 @@ def find_compute_intervals(trace: Trace) -> dict[int, Intervals]:
     for lane in trace.lanes:
         kinds = np.asarray(trace.kind[lane.first : lane.last])
         if work_mask(kinds).any():
-            computes = lane.first + np.flatnonzero(np.isin(kinds, _COMPUTE_KINDS))
+            computes = lane.first + np.flatnonzero(is_in(kinds, _COMPUTE_KINDS))
             events.setdefault(-1 if lane.device is None else lane.device, []).append(computes)
     rows = {device: np.concatenate(parts) for device, parts in sorted(events.items())}
     return {device: cover_events(trace, row) for device, row in rows.items()}
@@ -286,7 +286,7 @@ def _build_rows(trace: Trace, kernels: _Kernels) -> tuple[OperationRow, ...]:
         whole_time = int(duration[sized].sum())
         known = chosen & np.isfinite(bandwidth)
         known_time = int(duration[known].sum())
-        links = np.unique(link[chosen])  # NaN where unknown
+        links = sorted_unique(link[chosen])  # NaN where unknown
         rows.append(
             OperationRow(
                 OPERATIONS[number],

@@ -16,7 +16,7 @@ import numpy as np
 
 from torchprof_tui.analysis.kernel.names.syntax import TYPE_BYTES
 from torchprof_tui.analysis.search.name_search import match_names
-from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool, is_in, sorted_unique
 from torchprof_tui.trace.model.communication_kernels import (
     CommunicationKernel,
     Operation,
@@ -75,7 +75,7 @@ class CommunicationRecords:
 
     def operation_mask(self, *operations: Operation) -> Bool:
         """Select the kernels of these operations: bool[k]."""
-        return np.isin(self.operation, [_OPERATION_NUMBER[operation] for operation in operations])
+        return is_in(self.operation, [_OPERATION_NUMBER[operation] for operation in operations])
 
 
 def read_communication(trace: Trace) -> CommunicationRecords:

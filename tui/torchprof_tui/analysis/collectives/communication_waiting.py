@@ -31,7 +31,7 @@ from torchprof_tui.analysis.kernel.memory_transfer import find_pcie_bandwidth
 from torchprof_tui.analysis.time.host_stalls import HostSpeed, HostStall, compare_host_speed, find_host_stalls
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.analysis.time.kernel_speed import KernelSpeed, compare_kernel_speed
-from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool, is_in, sorted_unique
 from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.communication_kernels import WAITING_OPERATIONS, Operation
@@ -334,7 +334,7 @@ def _estimate_unsized_transfers(trace: Trace, records: CommunicationRecords) -> 
     grid = trace.args.get("grid")
     libraries = [index for index, library in enumerate(records.libraries) if library not in _FIXED_GRID_LIBRARIES]
     unsized = np.flatnonzero(
-        (records.bytes == 0) & np.isin(records.library, libraries) & records.operation_mask(Operation.ALL_REDUCE)
+        (records.bytes == 0) & is_in(records.library, libraries) & records.operation_mask(Operation.ALL_REDUCE)
     )
     if grid is None or not len(unsized):
         return transfer

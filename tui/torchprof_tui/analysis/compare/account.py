@@ -14,7 +14,7 @@ from torchprof_tui.analysis.patterns.verdict.cpu_only import build_cpu_time_tree
 from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, COPIES, EXPOSED, OUTSIDE
 from torchprof_tui.analysis.time.chance import estimate_difference_noise, estimate_paired_noise
-from torchprof_tui.trace.core.arrays import F64
+from torchprof_tui.trace.core.arrays import F64, sorted_unique
 
 GPU_CLASS, IDLE, CPU = "gpu:", "idle:", "cpu:"
 """Prefixes of the ids of parts: GPU time by class of kernel, GPU idle time by cause, the main thread's time."""
@@ -183,7 +183,7 @@ def _sample_steps(side: SideAnalysis) -> Sequence[int]:
     count = side.side.step_count
     if count <= MAX_MEASURED_STEPS:
         return range(count)
-    chosen: list[int] = np.unique(np.linspace(0, count - 1, MAX_MEASURED_STEPS).astype(np.int64)).tolist()
+    chosen: list[int] = sorted_unique(np.linspace(0, count - 1, MAX_MEASURED_STEPS).astype(np.int64)).tolist()
     return chosen
 
 

@@ -29,7 +29,7 @@ from torchprof_tui.analysis.patterns.rules.host_code import measure_cpu_work
 from torchprof_tui.analysis.patterns.verdict.time_tree import divide_compute, list_copy_intervals
 from torchprof_tui.analysis.patterns.verdict.tree_model import COPIES, EXPOSED
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
-from torchprof_tui.trace.core.arrays import I64, find_largest, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, find_largest, is_in, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 
 K = TypeVar("K", bound=Hashable)
@@ -225,7 +225,7 @@ def measure_part_time(view: ScopeView, part_id: str) -> I64:
     work = view.work
     if part_id.startswith(GPU_CLASS):
         numbers = [int(number) for number in KernelClass if number.label == part_id.removeprefix(GPU_CLASS)]
-        of_class: I64 = np.where(np.isin(work.kernel_class, numbers), divide_compute(view), 0)
+        of_class: I64 = np.where(is_in(work.kernel_class, numbers), divide_compute(view), 0)
         return of_class
     time = np.zeros(len(work), dtype=np.int64)
     if part_id not in (COPIES, EXPOSED):

@@ -36,7 +36,7 @@ from torchprof_tui.analysis.compare.op_tree import (
 from torchprof_tui.analysis.dispatch.call_sites import CallSites
 from torchprof_tui.analysis.graphs.captured_nodes import remove_mark
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
-from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
 from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -100,7 +100,7 @@ def _sum_captured_modules(trace: Trace, selected: SelectedEvents) -> dict[str, S
     work = ops.replays.work[nodes.work]
     add(CallSites(trace), work, "gpu", trace.duration[work], sign=-1)
     of_work = ops.join.capture[nodes.work]
-    for source in np.unique(nodes.source).tolist():
+    for source in sorted_unique(nodes.source).tolist():
         sites = CallSites(ops.source_trace(trace, source))
         events = nodes.event[nodes.source == source]
         add(sites, events, "calls", np.ones(len(events), np.int64))
@@ -113,7 +113,7 @@ def sum_classes(tree: ComparedTree) -> dict[str, SideSums]:
     """Sum GPU work by its decoded class; all CPU time is one row."""
     sums = {CPU_CALLS: SideSums(0, int(tree.tree.cpu_time.sum()), 0)}
     work = tree.tree.work
-    for name in np.unique(work.name).tolist():
+    for name in sorted_unique(work.name).tolist():
         rows = work.name == name
         label = decode_kernel_name(tree.names[name]).kernel_class.label
         added = SideSums(int(work.calls[rows].sum()), 0, int(work.time[rows].sum()))

@@ -25,7 +25,7 @@ from torchprof_tui.analysis.compare.op_tree import (
 )
 from torchprof_tui.analysis.compare.region_matching import match_region
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
-from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
 
@@ -77,7 +77,7 @@ class InputDigests:
         numbers = np.zeros(len(nodes), np.uint64)
         source = tree.tree.source[nodes]
         try:
-            for number in np.unique(source).tolist():
+            for number in sorted_unique(source).tolist():
                 members = np.flatnonzero(source == number)
                 file = trace if number < 0 else tree.tree.sources[number]
                 events = (tree.tree.event if number < 0 else tree.tree.source_event)[nodes[members]]

@@ -27,7 +27,7 @@ from torchprof_tui.analysis.graphs.captured_ops import CapturedOps, get_captured
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.step_bounds import find_launch_starts
-from torchprof_tui.trace.core.arrays import I32, I64, Array
+from torchprof_tui.trace.core.arrays import I32, I64, Array, is_in, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Step, Trace
@@ -91,7 +91,7 @@ def find_compared_nodes(trace: Trace, calls: I32, work: I32) -> tuple[CapturedOp
         return None
     nodes = list_captured_nodes(trace, ops, select_ops)
     launch = ops.replays.launch[nodes.replay[nodes.node_of_work]]
-    nodes = nodes.select_work(np.isin(launch, calls) & np.isin(ops.replays.work[nodes.work], work))
+    nodes = nodes.select_work(is_in(launch, calls) & is_in(ops.replays.work[nodes.work], work))
     return (ops, nodes) if len(nodes) else None
 
 
@@ -254,7 +254,7 @@ def list_annotations(side: Side, selected: SelectedEvents) -> set[str]:
     """List the names of annotations among the selected calls."""
     trace = side.trace
     events = selected.calls[trace.kind[selected.calls] == Kind.ANNOTATION]
-    return {trace.names[name] for name in np.unique(trace.name[events]).tolist()}
+    return {trace.names[name] for name in sorted_unique(trace.name[events]).tolist()}
 
 
 def build_op_tree(
@@ -329,7 +329,7 @@ def _find_steps(side: Side, times: I64) -> I64:
 def _rank_threads(trace: Trace, selected: SelectedEvents) -> list[int]:
     """Rank the lanes of the selected calls: those with steps first, then by GPU work launched, then by calls."""
     lane = trace.lane[selected.calls]
-    lanes = np.unique(lane)
+    lanes = sorted_unique(lane)
     launch = trace.links.launch_of[selected.work]
     launches = np.bincount(trace.lane[launch[launch >= 0]], minlength=len(trace.lanes) + 1)
     calls = np.bincount(lane, minlength=len(trace.lanes) + 1)

@@ -11,6 +11,7 @@ import numpy as np
 from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind, GraphColumns
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.intervals import Intervals, union
+from torchprof_tui.trace.core.arrays import is_in
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
@@ -62,6 +63,6 @@ def add_hand_overs(graph: GraphColumns, trace: Trace) -> list[int]:
 def _find_calls(trace: Trace, lane: int, start: int, end: int) -> Intervals:
     """Find when a thread is inside ops or runtime calls."""
     rows = slice(trace.lanes[lane].first, trace.lanes[lane].last)
-    chosen = np.isin(trace.kind[rows], (Kind.OP, Kind.RUNTIME))
+    chosen = is_in(trace.kind[rows], (Kind.OP, Kind.RUNTIME))
     first = trace.start[rows][chosen]
     return union(first, first + trace.duration[rows][chosen]).clip(start, end)

@@ -155,7 +155,7 @@ class CriticalPath:
     def path_events(self) -> tuple[I32, I64]:
         """The events on the path, ascending int32[p], and the time of each on it int64[p]."""
         segments = self.segments
-        waits = np.isin(segments.kind, (SegmentKind.QUEUE, SegmentKind.UNATTRIBUTED, SegmentKind.RANK))
+        waits = is_in(segments.kind, (SegmentKind.QUEUE, SegmentKind.UNATTRIBUTED, SegmentKind.RANK))
         named = np.flatnonzero((segments.event >= 0) & ~waits)
         events, index = np.unique(segments.event[named], return_inverse=True)
         times = np.zeros(len(events), np.int64)
@@ -213,7 +213,7 @@ def find_path_of_window(trace: Trace, window: StepWindow) -> CriticalPath:
     edges = find_path(graph)
     edges = edges[graph.time[graph.target[edges]] > window.begin]
     segments = begin_segments(build_segments(trace, graph, edges, built.host_lanes), window.begin)
-    inferred = int(np.isin(graph.edge_kind[edges], INFERRED_KINDS).sum())
+    inferred = int(is_in(graph.edge_kind[edges], INFERRED_KINDS).sum())
     replayed = int(replay_graph(graph).max()) - window.begin
     event, slack = compute_event_slack(trace, graph, compute_node_slack(graph), window.end)
     error = abs(replayed - window.duration) / window.duration

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind, GraphColumns
-from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, Bool, is_in, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
 LONG_LAUNCH = 15_000  # ns: launch calls usually take 5 to 10 µs
@@ -79,7 +79,7 @@ def add_earlier_edges(graph: GraphColumns, trace: Trace) -> None:
     lanes = [trace.lanes[lane] for lane in sorted_unique(work.lane).tolist()]
     launched = [np.flatnonzero(trace.links.launch_of[lane.first : lane.last] >= 0) for lane in lanes]
     rows = [lane.first + int(own[0]) for lane, own in zip(lanes, launched, strict=True) if len(own)]
-    first = np.flatnonzero(np.isin(work.event, rows) & work.is_launched)
+    first = np.flatnonzero(is_in(work.event, rows) & work.is_launched)
     if not len(first):
         return
     lane = work.lane.astype(np.int64)

@@ -20,7 +20,7 @@ from torchprof_tui.analysis.critical_path.step_window import (
 )
 from torchprof_tui.analysis.repetition.repetitions import find_repetitions
 from torchprof_tui.analysis.repetition.step_list import REPETITION
-from torchprof_tui.trace.core.arrays import sorted_unique
+from torchprof_tui.trace.core.arrays import is_in, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.steps import Step
 from torchprof_tui.trace.model.trace import Trace
@@ -85,4 +85,4 @@ def _is_in_call(trace: Trace, number: int, time: int) -> bool:
     lane = trace.lanes[number]
     rows = slice(lane.first, lane.last)
     inside = (trace.start[rows] < time) & (trace.start[rows] + trace.duration[rows] >= time)
-    return bool(np.isin(trace.kind[rows][inside], (Kind.OP, Kind.RUNTIME)).any())
+    return bool(is_in(trace.kind[rows][inside], (Kind.OP, Kind.RUNTIME)).any())

@@ -52,7 +52,7 @@ def build_timeline(trace: Trace, lane: int, start: int, end: int) -> ThreadTimel
     rows = slice(trace.lanes[lane].first, trace.lanes[lane].last)
     begin, duration = trace.start[rows], trace.duration[rows]
     chosen = (begin < end) & (begin + duration > start) & (duration > 0)
-    chosen &= ~np.isin(trace.kind[rows], _INSTANT_KINDS)
+    chosen &= ~is_in(trace.kind[rows], _INSTANT_KINDS)
     events = (rows.start + np.flatnonzero(chosen)).astype(np.int32)
     count = len(events)
     time = np.concatenate([trace.start[events], trace.start[events] + trace.duration[events]])
@@ -138,7 +138,7 @@ def build_segments(trace: Trace, graph: DependencyGraph, path: I64, host_lanes: 
     start, end = graph.time[graph.source[path]], graph.time[graph.target[path]]
     path, start, end = path[end > start], start[end > start], end[end > start]
     kind = graph.edge_kind[path]
-    on_cpu = np.isin(kind, (EdgeKind.THREAD, EdgeKind.HAND_OVER))
+    on_cpu = is_in(kind, (EdgeKind.THREAD, EdgeKind.HAND_OVER))
     lane = np.where(kind == EdgeKind.THREAD, graph.node_lane[graph.target[path]], graph.window.lane)
     parts = [_build_gpu_parts(trace, graph, path[~on_cpu], start[~on_cpu])]
     for number in sorted_unique(lane[on_cpu]).tolist():
@@ -176,14 +176,14 @@ def describe_kind(kind: SegmentKind, kernel_class: int = NO_CLASS, rank: int = N
 def _build_gpu_parts(trace: Trace, graph: DependencyGraph, path: I64, start: I64) -> tuple[I64, I64, U8, I32]:
     """Build the segments of edges that are no CPU time; the delay of an edge comes first, then what it cannot say."""
     kind, event = graph.edge_kind[path], graph.event[path]
-    known = start + np.where(np.isin(kind, (EdgeKind.BEFORE, EdgeKind.EARLIER)), 0, graph.delay[path])
+    known = start + np.where(is_in(kind, (EdgeKind.BEFORE, EdgeKind.EARLIER)), 0, graph.delay[path])
     usual = np.full(len(path), SegmentKind.QUEUE, np.uint8)
     usual[kind == EdgeKind.CALL] = SegmentKind.LAUNCH
-    usual[np.isin(kind, (EdgeKind.SYNC, EdgeKind.SYNC_BY_ORDER, EdgeKind.ROOM))] = SegmentKind.BLOCKING
+    usual[is_in(kind, (EdgeKind.SYNC, EdgeKind.SYNC_BY_ORDER, EdgeKind.ROOM))] = SegmentKind.BLOCKING
     work = np.flatnonzero(kind == EdgeKind.WORK)
     event_kind = trace.kind[event[work]]
     usual[work] = SegmentKind.KERNEL
-    usual[work[np.isin(event_kind, (Kind.COPY, Kind.MEMSET))]] = SegmentKind.COPY
+    usual[work[is_in(event_kind, (Kind.COPY, Kind.MEMSET))]] = SegmentKind.COPY
     usual[work[event_kind == Kind.COLLECTIVE]] = SegmentKind.COLLECTIVE
     rest = np.full(len(path), SegmentKind.UNATTRIBUTED, np.uint8)
     ends = graph.time[graph.target[path]]
@@ -269,7 +269,7 @@ class PathRows:
 
 def find_path_rows(trace: Trace, segments: Segments, row_base: I64, row_count: int) -> PathRows:
     """Find where a path lies. `row_base` int64[lanes]: the first row of each lane of `trace`, of `row_count` rows."""
-    chosen = np.flatnonzero((segments.event >= 0) & ~np.isin(segments.kind, WAITS))
+    chosen = np.flatnonzero((segments.event >= 0) & ~is_in(segments.kind, WAITS))
     event = segments.event[chosen].astype(np.int64)
     start = np.maximum(segments.start[chosen], trace.start[event])
     end = np.minimum(segments.end[chosen], trace.start[event] + trace.duration[event])

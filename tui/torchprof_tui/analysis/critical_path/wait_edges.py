@@ -49,14 +49,15 @@ class SyncEvents:
 
 def select_calls(trace: Trace, regex: str, start: int, end: int) -> I32:
     """Select the runtime calls of these names that overlap the time from `start` to `end`: int32[k] by start."""
-    wanted = match_names(trace, compile_later(regex).match)
+    matches = compile_later(regex).match
+    wanted = np.fromiter((matches(name) is not None for name in trace.names), np.bool_, len(trace.names))
     parts: list[I32] = [np.zeros(0, np.int32)]
     for lane in trace.lanes:
         if lane.role is Role.THREAD and wanted.any():
-            rows = slice(lane.first, lane.last)
-            hit = wanted[rows] & (trace.kind[rows] == Kind.RUNTIME) & (trace.start[rows] < end)
-            found = lane.first + np.flatnonzero(hit)
-            parts.append(found[trace.start[found] + trace.duration[found] > start].astype(np.int32))
+            until = lane.first + int(trace.start[lane.first : lane.last].searchsorted(end))
+            found = lane.first + np.flatnonzero(trace.kind[lane.first : until] == Kind.RUNTIME)
+            found = found[trace.start[found] + trace.duration[found] > start]
+            parts.append(found[wanted[trace.name[found]]].astype(np.int32))
     events = np.concatenate(parts)
     return events[np.argsort(trace.start[events], kind="stable")]
 

@@ -237,6 +237,9 @@ def place_ends(trace: Trace) -> I64:
     return places
 
 
+_PASSES_PER_SEARCH = 3  # events that a sum passes in the time of a binary search
+
+
 def mark_covered(ends: I64, rows: Array, mask: Bool) -> Bool:
     """Return which rows end within an earlier event of their lane that has `mask`: bool[k].
 
@@ -247,7 +250,10 @@ def mark_covered(ends: I64, rows: Array, mask: Bool) -> Bool:
     if not len(owners):
         return np.zeros(len(rows), dtype=np.bool_)
     reach = np.maximum.accumulate(ends[owners])
-    before = owners.searchsorted(rows) - 1
+    if _PASSES_PER_SEARCH * len(rows) > len(mask):
+        before = np.cumsum(mask, dtype=np.int32)[rows] - mask[rows] - 1
+    else:
+        before = owners.searchsorted(rows) - 1
     covered: Bool = (before >= 0) & (ends[rows] <= reach[np.maximum(before, 0)])
     return covered
 

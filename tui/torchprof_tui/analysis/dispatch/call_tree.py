@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import compute_depths, find_nearest_ancestor
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, sum_by_index
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, is_in, sum_by_index
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
@@ -124,7 +124,7 @@ def build_dispatch_tree(trace: Trace, inserted: InsertedCalls | None = None) -> 
         level, parents = children.find_children(level)
         parent_nodes = node_of[parents]
     unlisted = int(np.count_nonzero(on_cpu & (node_of < 0)))
-    work = np.flatnonzero(np.isin(trace.kind, [int(kind) for kind in GPU_WORK])).astype(np.int32)
+    work = np.flatnonzero(is_in(trace.kind, [int(kind) for kind in GPU_WORK])).astype(np.int32)
     launch = trace.links.launch_of[work]
     unlisted_launches = np.flatnonzero((launch >= 0) & (node_of[launch] < 0))
     launch[unlisted_launches] = find_nearest_ancestor(trace.parent, launch[unlisted_launches], node_of >= 0)
@@ -203,7 +203,7 @@ def _order_nodes(
     events = np.flatnonzero(node_of >= 0)
     node = node_of[events]
     duration = trace.duration[events]
-    on_gpu = np.isin(trace.kind[events], [int(kind) for kind in GPU_WORK])
+    on_gpu = is_in(trace.kind[events], [int(kind) for kind in GPU_WORK])
     inserted_calls = np.concatenate([np.empty(0, np.int32), *nodes.inserted_calls])
     count = np.bincount(np.concatenate([node, inserted_calls]), minlength=node_count)
     is_inserted = np.zeros(node_count, np.bool_)
@@ -227,7 +227,7 @@ def _order_nodes(
     for number in range(len(labels)):  # a root has no event: its time is the sum of its children
         total[number] = int(total[parent == number].sum())
 
-    weight = np.where(np.isin(kind, [int(kind) for kind in GPU_WORK]), total, np.maximum(total, gpu))
+    weight = np.where(is_in(kind, [int(kind) for kind in GPU_WORK]), total, np.maximum(total, gpu))
     order = np.argsort(_number_in_preorder(levels, parent, size, weight))
     order = order[(parent[order] >= 0) | (size[order] > 1)]
     position = np.full(node_count, -1, np.int64)

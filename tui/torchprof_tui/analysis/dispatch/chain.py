@@ -16,7 +16,7 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import is_ancestor_or_self
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import I32, I64, sorted_unique
+from torchprof_tui.trace.core.arrays import I32, I64, is_in, sorted_unique
 from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -41,7 +41,7 @@ def find_autograd_partners(trace: Trace, path: list[int]) -> tuple[int, int]:
 
 def _find_partner_by_flow(near_ends: I32, far_ends: I32, rows: I32) -> int:
     """Find the far end of the innermost row's flow; the first if it has several, -1 if no row has one."""
-    flows = np.flatnonzero(np.isin(near_ends, rows))
+    flows = np.flatnonzero(is_in(near_ends, rows))
     if not len(flows):
         return -1
     depth = {int(row): k for k, row in enumerate(rows)}
@@ -309,7 +309,7 @@ class ChainFinder:
         ops: I32 = ids.events[on_op][order]
         if not len(op_ids):
             return None
-        on_work = np.isin(kinds, [int(kind) for kind in GPU_WORK])
+        on_work = is_in(kinds, [int(kind) for kind in GPU_WORK])
         launches = trace.links.launch_of[ids.events[on_work]]
         linked = launches >= 0
         work_ids = ids.values[on_work][linked]

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from functools import cached_property
 from itertools import pairwise
 
@@ -38,7 +39,7 @@ from torchprof_tui.analysis.dispatch.frame_names import (
 )
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.gpu_time import cover_events
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, find_largest, sorted_unique
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, find_largest, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_part
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import SparseColumn, Trace
@@ -156,6 +157,25 @@ GAP_SAMPLES = 64
 BACKWARD_ENGINE_PREFIX = "autograd::engine::evaluate_function"
 
 
+class _Sort(IntEnum):
+    """What an event says about a line, the best first."""
+
+    USER_FRAME = 0
+    LIBRARY_FRAME = 1
+    ANNOTATION = 2
+    TORCH_ANNOTATION = 3
+    MODULE = 4
+    NOTHING = 5
+
+
+_Said = tuple[_Sort, "Frame | None", str]  # the frame, or the text of an annotation or the name of a module
+_FRAME_SORTS = {FrameOrigin.USER: _Sort.USER_FRAME, FrameOrigin.LIBRARY: _Sort.LIBRARY_FRAME}
+_ANNOTATION_SORTS = {
+    AnnotationOrigin.USER: _Sort.ANNOTATION,
+    AnnotationOrigin.TORCH: _Sort.TORCH_ANNOTATION,
+}
+_SAYS_NOTHING: _Said = (_Sort.NOTHING, None, "")
+
 MAX_KEPT_LINES = 20_000  # lines that a finder keeps: the checks of neighbouring ranges ask for those of the same events
 
 
@@ -175,6 +195,7 @@ class SourceLineFinder:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self._frames: dict[int, Frame | None] = {}  # by name
+        self._said: dict[int, _Said] = {}  # by name of a frame, and by ~name of an annotation
 
         self._forward_ops: dict[int, int] = {}  # by the outermost backward event
         self._frame_lines: dict[int, SourceLine] = {}  # by event: those that frames name
@@ -232,18 +253,21 @@ class SourceLineFinder:
             path = self._list_path(event) if event >= 0 else []
             seen: set[int] = set()
             for index, ancestor in enumerate(path):
-                name, sort = int(self.trace.name[ancestor]), self._rank_sort(ancestor)
-                if sort < 4 and name not in seen:
+                sort = self._examine(ancestor)[0]
+                if sort >= _Sort.MODULE:
+                    continue
+                name = self.trace.name.item(ancestor)
+                if name not in seen:
                     seen.add(name)
                     tallies[sort][name] += count
                     depths[name] = max(depths.get(name, 0), len(path) - index)
         lines: list[SourceLine | None] = [None] * len(tallies)
-        for sort, tally in enumerate(tallies):
+        for rank, tally in enumerate(tallies):
             covering = [name for name, count in tally.items() if 2 * count > GAP_SAMPLES]
             if covering:
                 name = max(covering, key=lambda name: (depths[name], tally[name]))
                 frame, text = self._frames.get(name), self.trace.names[name]
-                lines[sort] = build_frame_line(frame) if sort < 2 and frame else build_annotation_line(text)
+                lines[rank] = build_frame_line(frame) if rank < 2 and frame else build_annotation_line(text)
         own, library = lines[:2]
         if own is not None and library is not None:
             return replace(own, library=library.text)
@@ -275,7 +299,7 @@ class SourceLineFinder:
             return None
         if common.kind == FRAME and common.line is None:
             # What an open frame itself is the evidence of does not lie in the frames that it calls.
-            callers = rows[longest][~np.isin(self.trace.name[rows[longest]], list(self.open_names))]
+            callers = rows[longest][~is_in(self.trace.name[rows[longest]], list(self.open_names))]
             called = find_called_frame(self.trace, callers, self._frame_of)
             return common if called is None else replace(build_frame_line(called.frame), text=called.text)
         total = sum(details.values())
@@ -290,9 +314,9 @@ class SourceLineFinder:
 
     def _list_path(self, event: int) -> list[int]:
         """List an event and its ancestors, innermost first, at most MAX_LEVELS."""
-        parent = self.trace.parent
+        parent_of = self.trace.parent.item
         path = [event]
-        while len(path) < MAX_LEVELS and (event := int(parent[event])) >= 0:
+        while len(path) < MAX_LEVELS and (event := parent_of(event)) >= 0:
             path.append(event)
         return path
 
@@ -305,26 +329,19 @@ class SourceLineFinder:
         found = _Candidates()
         backward = -1
         for index, event in enumerate(path):
-            kind = int(self.trace.kind[event])
-            if kind == Kind.PYTHON:
-                frame = self._frame_of(event)
-                if frame is None:
-                    name = self.trace.names[int(self.trace.name[event])]
-                    is_module = name.startswith(MODULE_CALL_PREFIX)
-                    found.module = found.module or (name.removeprefix(MODULE_CALL_PREFIX) if is_module else "")
-                elif frame.origin is FrameOrigin.USER:
-                    if backward >= 0 and into_forward:
-                        break
-                    return frame, found, -1
-                elif frame.origin is FrameOrigin.LIBRARY:
-                    found.library = found.library or frame
-            elif kind == Kind.ANNOTATION:
-                name = self.trace.names[int(self.trace.name[event])]
-                origin = classify_annotation(name)
-                if origin is AnnotationOrigin.USER:
-                    found.annotation = found.annotation or name
-                elif origin is AnnotationOrigin.TORCH:
-                    found.torch_annotation = found.torch_annotation or name
+            sort, frame, text = self._examine(event)
+            if sort is _Sort.USER_FRAME:
+                if backward >= 0 and into_forward:
+                    break
+                return frame, found, -1
+            if sort is _Sort.LIBRARY_FRAME:
+                found.library = found.library or frame
+            elif sort is _Sort.MODULE:
+                found.module = found.module or text
+            elif sort is _Sort.ANNOTATION:
+                found.annotation = found.annotation or text
+            elif sort is _Sort.TORCH_ANNOTATION:
+                found.torch_annotation = found.torch_annotation or text
             elif into_forward and self._is_backward[event]:
                 backward = index
         return None, found, backward
@@ -425,15 +442,25 @@ class SourceLineFinder:
         """The names (indexes) of frames that began before the recording: no line is known of them."""
         return find_open_names(self.trace)
 
-    def _rank_sort(self, event: int) -> int:
-        """Rank what an event says about a line: 0 user frame, 1 library frame, 2 annotation, 3 torch's, 4 nothing."""
-        kind = int(self.trace.kind[event])
-        if kind == Kind.PYTHON:
-            frame = self._frame_of(event)
-            return 4 if frame is None or frame.origin is FrameOrigin.INTERNAL else int(frame.origin)
-        if kind == Kind.ANNOTATION:
-            return 2 + int(classify_annotation(self.trace.names[int(self.trace.name[event])]))
-        return 4
+    def _examine(self, event: int) -> _Said:
+        """Say what a frame or an annotation says about a line; each name is read once."""
+        kind, name = self.trace.kind.item(event), self.trace.name.item(event)
+        if kind not in (Kind.PYTHON, Kind.ANNOTATION):
+            return _SAYS_NOTHING
+        key = name if kind == Kind.PYTHON else ~name
+        if key not in self._said:
+            self._said[key] = self._read_name(event, self.trace.names[name])
+        return self._said[key]
+
+    def _read_name(self, event: int, text: str) -> _Said:
+        if self.trace.kind[event] == Kind.ANNOTATION:
+            return _ANNOTATION_SORTS.get(classify_annotation(text), _Sort.NOTHING), None, text
+        frame = self._frame_of(event)
+        if frame is not None:
+            return _FRAME_SORTS.get(frame.origin, _Sort.NOTHING), frame, text
+        if not text.startswith(MODULE_CALL_PREFIX):
+            return _SAYS_NOTHING
+        return _Sort.MODULE, None, text.removeprefix(MODULE_CALL_PREFIX)
 
     @cached_property
     def _has_frames(self) -> bool:

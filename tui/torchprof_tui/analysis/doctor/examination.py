@@ -22,7 +22,7 @@ from torchprof_tui.analysis.privacy.private_metadata import (
     PrivateValue,
     find_private_values,
 )
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, is_in
 from torchprof_tui.trace.core.errors import TraceChangedError
 from torchprof_tui.trace.core.problems import excerpt
 from torchprof_tui.trace.model.event_kind import Kind
@@ -101,7 +101,7 @@ def _find_missing(trace: Trace) -> Iterator[Remark]:
 def _decide_missing(trace: Trace, ops: I64, has_calls: bool) -> dict[str, bool]:
     has_ops, has_work = len(ops) > 0, bool(trace.links.gpu_events)
     has_frames = bool((trace.kind == Kind.PYTHON).any())
-    has_kernels = bool(np.isin(trace.kind, [Kind.KERNEL, Kind.COLLECTIVE]).any())
+    has_kernels = bool(is_in(trace.kind, [Kind.KERNEL, Kind.COLLECTIVE]).any())
     recorded = trace.metadata.recorded
     args = _sample_args(trace, ops) if has_ops else []
     return {

@@ -23,7 +23,7 @@ import numpy as np
 from torchprof_tui.analysis.doctor.read_problems import Remark, Section
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.gpu_time import cover_events, work_mask
-from torchprof_tui.trace.core.arrays import I32, I64, Array
+from torchprof_tui.trace.core.arrays import I32, I64, Array, is_in, sorted_unique
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.problems import excerpt
 from torchprof_tui.trace.core.time_format import format_duration, format_time
@@ -122,9 +122,9 @@ def _find_launches_without_work(trace: Trace) -> Iterator[Remark]:
     """Find runtime calls without GPU work, among the names that launch GPU work elsewhere in the trace."""
     links = trace.links
     has_work = np.diff(links.work_first) > 0
-    launching = np.unique(trace.name[has_work])
+    launching = sorted_unique(trace.name[has_work])
     calls: I64 = np.flatnonzero((trace.kind == Kind.RUNTIME) & ~has_work & (trace.correlation > 0))
-    idle = calls[np.isin(trace.name[calls], launching)]
+    idle = calls[is_in(trace.name[calls], launching)]
     yield from _build_remarks(
         "launch without GPU work",
         trace,
@@ -235,7 +235,7 @@ def _find_busy_streams(trace: Trace) -> Iterator[Remark]:
     _, place = np.unique(places, axis=0, return_inverse=True)
     sync_place, kernel_place = np.split(place.ravel(), [len(syncs)])
     busy, left = np.zeros(len(syncs), np.bool_), np.zeros(len(syncs), np.int64)
-    for number in np.unique(sync_place).tolist():
+    for number in sorted_unique(sync_place).tolist():
         mine = np.flatnonzero(sync_place == number)
         own = kernels[kernel_place == number]
         own = own[np.argsort(trace.start[own], kind="stable")]
@@ -294,9 +294,8 @@ def _find_waits_before_record(trace: Trace) -> Iterator[Remark]:
 def _find_incomplete_collectives(trace: Trace) -> Iterator[Remark]:
     """Find collectives without the data that bandwidths and matching ranks need; of many, some are read."""
     calls = np.flatnonzero(match_names(trace, _COLLECTIVE.__eq__))
-    read = (
-        calls[np.unique(np.linspace(0, len(calls) - 1, MAX_COLLECTIVES_READ).astype(np.int64))] if len(calls) else calls
-    )
+    places = np.linspace(0, max(len(calls) - 1, 0), min(len(calls), MAX_COLLECTIVES_READ))
+    read = calls[sorted_unique(places.astype(np.int64))]
     incomplete: list[int] = []
     missing: dict[str, None] = {}
     with contextlib.suppress(OSError, LookupError):  # the file is gone or has changed: `details` says so
@@ -329,7 +328,7 @@ def _find_shared_sequence_numbers(trace: Trace) -> Iterator[Remark]:
     shared = values[counts > 1]
     if not len(shared):
         return
-    involved = np.sort(events[first[np.isin(keys[:, 0], shared)]])
+    involved = np.sort(events[first[is_in(keys[:, 0], shared)]])
     example = int(involved[0])
     names = sorted(
         {

@@ -16,7 +16,7 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.search.name_search import match_names
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, is_in
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -111,7 +111,7 @@ def list_captures(trace: Trace) -> list[CaptureSequence]:
 
 def list_eager_runs(trace: Trace) -> list[CaptureSequence]:
     """List the eager work of a trace in the order of its launches: each of the last steps, then the whole trace."""
-    is_work = np.isin(trace.kind, [int(kind) for kind in GPU_WORK])
+    is_work = is_in(trace.kind, [int(kind) for kind in GPU_WORK])
     work = np.flatnonzero(is_work & (trace.links.launch_of >= 0)).astype(np.int32)
     launch = trace.links.launch_of[work]
     is_single = np.diff(trace.links.work_first)[launch] == 1  # the others launched graphs

@@ -105,7 +105,7 @@ def number_marked_names(trace: Trace, ops: CapturedOps, nodes: CapturedNodes, na
     """Return the index of each node's marked name: int32[k]. Appends those that are missing to `names`."""
     numbers = np.zeros(len(nodes), np.int32)
     index = {name: number for number, name in enumerate(names) if name.endswith(CAPTURED)}
-    for source in np.unique(nodes.source).tolist():
+    for source in sorted_unique(nodes.source).tolist():
         chosen = np.flatnonzero(nodes.source == source)
         captured = ops.source_trace(trace, source)
         used, inverse = np.unique(captured.name[nodes.event[chosen]], return_inverse=True)
@@ -181,7 +181,7 @@ def build_call_tree(trace: Trace) -> DispatchTree:
     if not len(nodes):
         return build_dispatch_tree(trace, None)
     kind = np.zeros(len(nodes), np.uint8)
-    for source in np.unique(nodes.source).tolist():
+    for source in sorted_unique(nodes.source).tolist():
         chosen = nodes.source == source
         kind[chosen] = ops.source_trace(trace, source).kind[nodes.event[chosen]]
     names = [*trace.names]

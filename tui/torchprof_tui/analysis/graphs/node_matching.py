@@ -19,7 +19,7 @@ from torchprof_tui.analysis.alignment.sequence_alignment import align_sequences
 from torchprof_tui.analysis.graphs.capture_sequences import CaptureSequence, NodeType
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, sorted_unique
 
 MAX_CELLS = 4_000_000
 """Cells of the table (kernels of one stream times those of the other): 32 MB for each of four tables."""
@@ -206,7 +206,7 @@ def match_by_order(replay: ReplayedSequence, capture: CaptureSequence, codes: Na
     size = len(replay)
     if size != len(capture) or (_count_types(replay.node_type) != _count_types(capture.node_type)).any():
         return None
-    streams = np.unique(replay.stream)
+    streams = sorted_unique(replay.stream)
     key = np.where(replay.node_type == NodeType.KERNEL, replay.name, -2 - replay.node_type.astype(np.int64))
     kinds, first, row = np.unique(key, return_index=True, return_inverse=True)
     scores = score_calls([codes.text(code) for code in kinds.tolist()], capture.op_names)

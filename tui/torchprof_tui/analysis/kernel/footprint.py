@@ -26,6 +26,7 @@ from torchprof_tui.analysis.kernel.occupancy import (
     find_occupancy_changes,
     parse_device,
 )
+from torchprof_tui.trace.core.arrays import is_in
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
@@ -45,7 +46,7 @@ def measure_concurrent_share(trace: Trace, event: int) -> float:
         if other.role is Role.STREAM and (other.device, other.rank, other.pid) == (lane.device, lane.rank, lane.pid):
             before_end = int(np.searchsorted(trace.start[other.first : other.last], end))
             rows = np.arange(other.first, other.first + before_end)
-            overlaps = (trace.start[rows] + trace.duration[rows] > start) & np.isin(trace.kind[rows], KERNEL_KINDS)
+            overlaps = (trace.start[rows] + trace.duration[rows] > start) & is_in(trace.kind[rows], KERNEL_KINDS)
             parts.append(rows[overlaps & (rows != event)])
     others = np.concatenate(parts)
     others = others[np.argsort(trace.start[others], kind="stable")]

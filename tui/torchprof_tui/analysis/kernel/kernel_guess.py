@@ -10,7 +10,7 @@ import numpy as np
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
-from torchprof_tui.trace.core.arrays import I32
+from torchprof_tui.trace.core.arrays import I32, is_in
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.trace import Trace
 
@@ -65,7 +65,7 @@ def parse_guesses(text: str) -> list[Guess]:
 
 def find_work_launched_between(trace: Trace, t0: int, t1: int) -> I32:
     """Find GPU work whose launch started in the range; without a recorded launch, its own start decides."""
-    work = np.flatnonzero(np.isin(trace.kind, [int(kind) for kind in GPU_WORK])).astype(np.int32)
+    work = np.flatnonzero(is_in(trace.kind, [int(kind) for kind in GPU_WORK])).astype(np.int32)
     launch = trace.links.launch_of[work]
     launch_start = np.where(launch >= 0, trace.start[launch], trace.start[work])
     return work[(launch_start >= t0) & (launch_start < t1)]

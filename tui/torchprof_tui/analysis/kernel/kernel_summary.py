@@ -8,7 +8,7 @@ import numpy as np
 
 from torchprof_tui.analysis.kernel.footprint import Footprint, compute_footprint
 from torchprof_tui.analysis.kernel.memory_transfer import Transfer, measure_transfer
-from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool, is_in
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
@@ -58,7 +58,7 @@ def find_instances(trace: Trace, event: int) -> KernelInstances:
         if lane.role is Role.STREAM:
             rows = slice(lane.first, lane.last)
             same = np.flatnonzero(trace.name[rows] == trace.name[event])
-            parts.append((same[np.isin(trace.kind[rows][same], kinds)] + lane.first).astype(np.int32))
+            parts.append((same[is_in(trace.kind[rows][same], kinds)] + lane.first).astype(np.int32))
     events = np.concatenate(parts) if parts else np.array([event], np.int32)
     events = events[np.argsort(trace.start[events], kind="stable")]
     shapes = np.hstack([_read_shapes(trace, "grid", events), _read_shapes(trace, "block", events)])

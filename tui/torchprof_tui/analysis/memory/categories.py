@@ -30,7 +30,7 @@ from torchprof_tui.analysis.memory.producers import (
     match_name_prefix,
 )
 from torchprof_tui.analysis.search.name_search import match_names
-from torchprof_tui.trace.core.arrays import I64, U8, Bool
+from torchprof_tui.trace.core.arrays import I64, U8, Bool, is_in, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -68,7 +68,7 @@ def find_workspaces(trace: Trace, device_id: int) -> Workspaces | None:
     if not multiplies.any():
         return None
     thread = trace.lane[launches[multiplies]].astype(np.int64)
-    pairs = np.unique(thread * len(trace.lanes) + trace.lane[kernels[multiplies]])
+    pairs = sorted_unique(thread * len(trace.lanes) + trace.lane[kernels[multiplies]])
     return Workspaces(size, len(pairs))
 
 
@@ -87,11 +87,11 @@ def find_new_workspaces(producers: Producers, lifetimes: Lifetimes) -> I64:
     """
     trace = producers.trace
     rows = np.flatnonzero((lifetimes.allocated_by >= 0) & ~lifetimes.is_freed)
-    rows = rows[np.isin(lifetimes.bytes[rows], (HOPPER_BYTES, OLDER_BYTES))]
+    rows = rows[is_in(lifetimes.bytes[rows], (HOPPER_BYTES, OLDER_BYTES))]
     if not len(rows):
         return rows
     devices = producers.memory.device_id[lifetimes.allocated_by[rows]]
-    sizes = {number: _find_size(trace, number) for number in np.unique(devices).tolist()}
+    sizes = {number: _find_size(trace, number) for number in sorted_unique(devices).tolist()}
     rows = rows[np.array([sizes[number] for number in devices.tolist()], object) == lifetimes.bytes[rows]]
     is_product = mask_products(trace)
     products = np.flatnonzero(is_product)
@@ -211,7 +211,7 @@ def _find_held_parameters(passes: Passes, lifetimes: Lifetimes, held: Bool, cate
     within = passes.find_pass(born[gradients], Phase.BACKWARD)
     fullest = np.bincount(within - within.min()).argmax() + within.min()
     sizes, counts = np.unique(lifetimes.bytes[gradients[within == fullest]], return_counts=True)
-    rows = np.flatnonzero(held & np.isin(lifetimes.bytes, sizes))
+    rows = np.flatnonzero(held & is_in(lifetimes.bytes, sizes))
     rows = rows[np.lexsort((born[rows], category[rows] != Category.PARAMETER, lifetimes.bytes[rows]))]
     size = lifetimes.bytes[rows]
     rank = np.arange(len(rows)) - np.searchsorted(size, size)

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_ancestor_ending_after
-from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
 from torchprof_tui.trace.model.trace import MemoryEvents, Trace
 
 NOT_RECORDED = -1  # for the record of an allocation or a free that is not in the trace
@@ -145,10 +145,10 @@ def split_by_device(trace: Trace, memory: MemoryEvents) -> list[I64]:
         process[:] = 0  # a record of a thread without events is of the only process
     space = np.zeros(count, np.int64)
     for column in (process, memory.device_type, memory.device_id):
-        values = np.unique(column)
+        values = sorted_unique(column)
         # Number the distinct keys in ascending order; few are distinct, so that a search beats an argsort.
         keys = space * len(values) + np.searchsorted(values, column)
-        space = np.searchsorted(np.unique(keys), keys).astype(np.int64)
+        space = np.searchsorted(sorted_unique(keys), keys).astype(np.int64)
     order = np.argsort(space, kind="stable")
     return [part.astype(np.int64) for part in np.split(order, np.cumsum(np.bincount(space))[:-1])] if count else []
 
@@ -156,7 +156,7 @@ def split_by_device(trace: Trace, memory: MemoryEvents) -> list[I64]:
 def find_enclosing_events(trace: Trace, memory: MemoryEvents) -> I32:
     """Find the innermost event around each record on its own thread: int32[records]; -1 for none."""
     owner = np.full(len(memory.time), -1, np.int32)
-    for lane in np.unique(memory.lane[memory.lane >= 0]).tolist():
+    for lane in sorted_unique(memory.lane[memory.lane >= 0]).tolist():
         first, last = trace.lanes[lane].first, trace.lanes[lane].last
         records = np.flatnonzero(memory.lane == lane)
         index = first + np.searchsorted(trace.start[first:last], memory.time[records], side="right") - 1

@@ -14,7 +14,7 @@ from torchprof_tui.analysis.dispatch.call_sites import MODULE_PREFIX, CallSites
 from torchprof_tui.analysis.dispatch.frame_names import FrameOrigin, parse_frame
 from torchprof_tui.analysis.dispatch.source_line import BACKWARD_ENGINE_PREFIX, find_open_names
 from torchprof_tui.analysis.search.name_search import match_names
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import MemoryEvents, Trace
 from torchprof_tui.trace.query.read_entries import read_entries
@@ -143,9 +143,11 @@ def find_phases(trace: Trace, passes: Passes, owners: I32, lanes: I32, times: I6
         return phase
     is_engine = np.zeros(len(trace.lanes) + 1, np.bool_)  # the last is for lane -1
     engine_events = np.flatnonzero((passes.mark == Phase.BACKWARD) & (trace.parent < 0))
-    is_engine[np.unique(trace.lane[engine_events])] = True
+    is_engine[sorted_unique(trace.lane[engine_events])] = True
     others = np.flatnonzero(((passes.mark == Phase.FORWARD) | (passes.mark == Phase.OPTIMIZER)) & (trace.parent < 0))
-    is_engine[np.unique(trace.lane[others])] = False  # without a GPU the backward pass runs on the program's own thread
+    is_engine[sorted_unique(trace.lane[others])] = (
+        False  # without a GPU the backward pass runs on the program's own thread
+    )
     on_engine = is_engine[lanes[undecided]]
     phase[undecided[on_engine]] = Phase.BACKWARD
     rest = undecided[~on_engine]
@@ -280,7 +282,7 @@ class Producers:
         """int32[n]: the innermost frame of the user's code around each event, else of an installed package, else -1."""
         is_python = np.asarray(self.trace.kind == Kind.PYTHON)
         origins = np.full(len(self.trace.names) + 1, 255, np.uint8)  # 255 for names of other events
-        for name in np.unique(self.trace.name[is_python]).tolist():
+        for name in sorted_unique(self.trace.name[is_python]).tolist():
             frame = parse_frame(self.trace.names[name])
             if frame is not None:
                 origins[name] = frame.origin

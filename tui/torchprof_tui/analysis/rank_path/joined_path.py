@@ -42,7 +42,7 @@ from torchprof_tui.analysis.critical_path.step_window import (
     select_window,
 )
 from torchprof_tui.analysis.what_if.step_model import StepModel, build_window_model, find_joined, join_ranks
-from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.core.arrays import I32, I64, is_in
 from torchprof_tui.trace.model.ranks import Rank, Ranks
 from torchprof_tui.trace.model.trace import Trace
 
@@ -53,7 +53,7 @@ def split_rank_waits(segments: Segments, ranks: Ranks, index: int) -> Segments:
     Of a collective whose end contradicts the arrival of another rank (clocks that disagree) nothing is a wait.
     """
     event, arrived, late = _find_arrivals(ranks, index)
-    chosen = np.flatnonzero((segments.kind == SegmentKind.COLLECTIVE) & np.isin(segments.event, event))
+    chosen = np.flatnonzero((segments.kind == SegmentKind.COLLECTIVE) & is_in(segments.event, event))
     if not len(chosen):
         return segments
     place = event.searchsorted(segments.event[chosen])
@@ -141,7 +141,7 @@ def find_joined_path(ranks: Ranks, step: int | None = None, time_range: tuple[in
     event = np.concatenate([rows + rank.first_row for (rows, _), rank in zip(parts, model.ranks, strict=True)])
     event, slack = event.astype(np.int32), np.concatenate([slack for _, slack in parts])
     missing, advice = _describe_missing(model, graph, edges, replayed, window.duration)
-    inferred = int(np.isin(graph.edge_kind[edges], INFERRED_KINDS).sum())
+    inferred = int(is_in(graph.edge_kind[edges], INFERRED_KINDS).sum())
     return CriticalPath(window, graph, segments, replayed, event, slack, inferred, missing, advice)
 
 
@@ -264,7 +264,7 @@ def _describe_missing(
     if not is_unknown and held <= MAX_REPLAY_ERROR * duration:
         return (), ""
     for rank, edges in zip(model.ranks, model.edge_of, strict=True):
-        own = earlier[np.isin(earlier, edges)]
+        own = earlier[is_in(earlier, edges)]
         found, said = describe_missing_edges(rank.trace, rank.built, sum_earlier(graph, own, model.begin))
         name = "" if rank.number is None else str(rank.number)
         lines += [f"rank {name}: {line}" for line in found]

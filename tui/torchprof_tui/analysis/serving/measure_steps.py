@@ -12,7 +12,7 @@ from torchprof_tui.analysis.serving.serving_steps import KINDS, NotGraphed, Serv
 from torchprof_tui.analysis.time.gpu_time import cover_events, work_mask
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, sum_by_index
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, is_in, sorted_unique, sum_by_index
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.steps import UNKNOWN, Engine, ServingStepName, StepKind, parse_step_name
 from torchprof_tui.trace.model.trace import Trace
@@ -91,7 +91,7 @@ def _name_engines(trace: Trace, said: list[ServingStepName]) -> tuple[str, ...]:
     """Name the engines: other engines write vLLM's form too, around annotations of their own."""
     if not said:
         return ()
-    used = np.unique(trace.name[trace.kind == Kind.ANNOTATION]).tolist()
+    used = sorted_unique(trace.name[trace.kind == Kind.ANNOTATION]).tolist()
     inner = [parse_step_name(trace.names[name]) for name in used]
     engines = dict.fromkeys(each.engine for each in (*said, *inner) if each is not None)
     return tuple(engine.value for engine in engines if engine is not Engine.VLLM or len(engines) == 1)
@@ -119,7 +119,7 @@ def assign_steps(start: I64, end: I64, lane: I32, call_lane: I32, time: I64) -> 
     A call on a thread with steps belongs to that thread's, one on another thread to the step that started last.
     """
     step = _step_at(np.arange(len(start)), start, end, time)
-    lanes = np.unique(lane)
+    lanes = sorted_unique(lane)
     if len(lanes) > 1:
         for own_lane in lanes.tolist():
             is_own = call_lane == own_lane
@@ -147,7 +147,7 @@ class _Work:
 
 def find_launched_work(trace: Trace, start: I64, end: I64, lane: I32) -> tuple[I64, I64]:
     """Find the GPU work with a launch in a step: (rows int64[k], step int64[k])."""
-    rows = np.flatnonzero(np.isin(trace.kind, [int(kind) for kind in GPU_WORK]) & (trace.links.launch_of >= 0))
+    rows = np.flatnonzero(is_in(trace.kind, [int(kind) for kind in GPU_WORK]) & (trace.links.launch_of >= 0))
     launch = trace.links.launch_of[rows]
     step = assign_steps(start, end, lane, np.asarray(trace.lane[launch]), np.asarray(trace.start[launch]))
     return rows[step >= 0], step[step >= 0]
@@ -161,8 +161,8 @@ def _measure_work(trace: Trace, start: I64, end: I64, lane: I32) -> _Work:
     rows, step = find_launched_work(trace, start, end, lane)
     graph_launches = find_graph_launches(trace)
     work_start, duration = np.asarray(trace.start[rows]), np.asarray(trace.duration[rows])
-    is_kernel = np.isin(trace.kind[rows], (int(Kind.KERNEL), int(Kind.COLLECTIVE)))
-    in_graph = is_kernel & np.isin(trace.links.launch_of[rows], graph_launches)
+    is_kernel = is_in(trace.kind[rows], (int(Kind.KERNEL), int(Kind.COLLECTIVE)))
+    in_graph = is_kernel & is_in(trace.links.launch_of[rows], graph_launches)
     measured.time = sum_by_index(step, duration, size)
     measured.kernels = np.bincount(step[is_kernel], minlength=size)
     measured.graph_kernels = np.bincount(step[in_graph], minlength=size)
@@ -200,7 +200,7 @@ def _find_waits(trace: Trace, lane: I32) -> dict[int, Intervals]:
     """Find when the threads of steps were in calls that wait for the GPU, by lane."""
     waits = re.compile(SYNC_CALL_REGEX)
     is_wait = match_names(trace, lambda name: waits.match(name) is not None) & (trace.kind == Kind.RUNTIME)
-    lanes = [(number, trace.lanes[number]) for number in np.unique(lane).tolist()]
+    lanes = [(number, trace.lanes[number]) for number in sorted_unique(lane).tolist()]
     return {
         number: cover_events(trace, each.first + np.flatnonzero(is_wait[each.first : each.last]))
         for number, each in lanes
@@ -245,7 +245,7 @@ def _measure_idle(busy: Intervals, end: I64, gap: I64) -> I64:
 def _explain_launches(kind: U8, batch: I64, is_eager: Bool, work: _Work) -> U8:
     """Say why kernels of each step were not launched by a graph: uint8[s], a NotGraphed."""
     replays, decodes = work.graph_launches > 0, kind == KINDS.index(StepKind.DECODE)
-    is_graphed_batch = np.isin(batch, batch[replays & decodes])
+    is_graphed_batch = is_in(batch, batch[replays & decodes])
     reasons = (
         (work.kernels == 0, NotGraphed.NO_KERNELS),
         (work.kernels == work.graph_kernels, NotGraphed.ALL_IN_GRAPHS),

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool
+from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool, sorted_unique
 from torchprof_tui.trace.model.steps import UNKNOWN as UNKNOWN
 from torchprof_tui.trace.model.steps import StepKind as StepKind
 
@@ -177,7 +177,7 @@ class LayerTimes:
 
         int32[layers], float64[layers] ns twice.
         """
-        numbers = np.unique(self.layer)
+        numbers = sorted_unique(self.layer)
         rows = [self.layer == number for number in numbers.tolist()]
         gpu_time = np.array([np.median(self.gpu_time[row]) for row in rows])
         cpu_time = np.array([np.median(self.cpu_time[row]) for row in rows])

@@ -30,7 +30,7 @@ from torchprof_tui.analysis.slicing.document_writer import (
     survey_entries,
     write_document,
 )
-from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.arrays import I64, Bool, is_in
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target
 from torchprof_tui.trace.core.process_state import pause_garbage_collection
 from torchprof_tui.trace.model.event_kind import Kind
@@ -82,7 +82,7 @@ def _add_autograd_partners(trace: Trace, selected: Bool, kept: Bool) -> None:
     if numbers is not None and "forward_thread" in trace.args:
         values = cast("I64", numbers.values)
         has_number = selected[numbers.events] & (values >= 0) & (trace.kind[numbers.events] == Kind.OP)
-        kept[numbers.events[np.isin(values, values[has_number])]] = True
+        kept[numbers.events[is_in(values, values[has_number])]] = True
 
 
 OUTPUT_SUFFIXES = (".json", ".json.gz")

@@ -39,7 +39,7 @@ from torchprof_tui.analysis.dispatch.ancestry import (
 )
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.build import nesting
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, sum_by_index
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique, sum_by_index
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
@@ -70,7 +70,7 @@ def sort_by_thread(lane: I32, start: I64, duration: I64, ordinal: I32) -> tuple[
     lane, sorted_start = lane[order], start[order]
     first = np.append(np.flatnonzero(np.diff(lane, prepend=-1)), len(lane)).astype(np.int64)
     out_of_order = np.flatnonzero((lane[1:] == lane[:-1]) & (sorted_start[1:] < sorted_start[:-1]))
-    for thread in np.unique(np.searchsorted(first, out_of_order, side="right") - 1).tolist():
+    for thread in sorted_unique(np.searchsorted(first, out_of_order, side="right") - 1).tolist():
         rows = slice(int(first[thread]), int(first[thread + 1]))
         order[rows] = order[rows][np.argsort(sorted_start[rows], kind="stable")]
         sorted_start[rows] = start[order[rows]]

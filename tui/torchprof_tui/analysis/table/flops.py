@@ -26,7 +26,7 @@ from torchprof_tui.analysis.table.op_args import OpArgs
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
 from torchprof_tui.analysis.throughput.device_peaks import DTYPES, peak_tflops, short_type
 from torchprof_tui.analysis.throughput.op_formulas import count_flops, has_formula
-from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
 _PRODUCTS = (KernelClass.GEMM, KernelClass.CONV, KernelClass.ATTENTION)
@@ -46,7 +46,7 @@ def find_flop_kernels(calls: Calls, leaves: I32) -> tuple[I32, I64, F64]:
     work = np.flatnonzero(calls.on_gpu & ~calls.annotation).astype(np.int32)
     leaf_call = find_nearest_ancestor(calls.parent, work, leaf_of >= 0)
     work, leaf = work[leaf_call >= 0], leaf_of[leaf_call[leaf_call >= 0]]
-    used = np.unique(calls.name[work])
+    used = sorted_unique(calls.name[work])
     rank_of_name = np.zeros(len(calls.names), np.int64)
     rank_of_name[used] = [_rank_name(decode_kernel_name(calls.names[name])) for name in used.tolist()]
     rank: I64 = rank_of_name[calls.name[work]]
@@ -115,7 +115,7 @@ def compute_call_flops(trace: Trace, calls: Calls, args: OpArgs) -> CallFlops:
     leaves = np.flatnonzero(is_innermost).astype(np.int32)
     kernels, leaf, kernel_share = find_flop_kernels(calls, leaves)
     leaves_with_kernel = leaves[leaf]
-    used_names = np.unique(calls.name[kernels])
+    used_names = sorted_unique(calls.name[kernels])
     is_tf32 = np.zeros(len(calls.names), np.bool_)
     is_tf32[used_names] = ["tf32" in decode_kernel_name(calls.names[name]).dtypes for name in used_names.tolist()]
     rounded = leaves_with_kernel[is_tf32[calls.name[kernels]]]  # the kernel's name says that it multiplies in TF32

@@ -24,7 +24,7 @@ from torchprof_tui.analysis.table.sheets import (
     group_events,
     ratio,
 )
-from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, is_in
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -96,7 +96,7 @@ def build_collectives_sheet(trace: Trace, event_mask: Bool | None = None, report
 
 
 def _select_events(trace: Trace, kinds: tuple[Kind, ...], event_mask: Bool | None) -> I32:
-    mask = np.isin(trace.kind, [int(kind) for kind in kinds])
+    mask = is_in(trace.kind, [int(kind) for kind in kinds])
     return np.flatnonzero(mask if event_mask is None else mask & event_mask).astype(np.int32)
 
 

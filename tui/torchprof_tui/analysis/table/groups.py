@@ -33,7 +33,7 @@ from torchprof_tui.analysis.table.flops import CallFlops, compute_call_flops
 from torchprof_tui.analysis.table.op_args import OpArgs
 from torchprof_tui.analysis.table.profiler_table import GroupBy, Groups, ProfilerTable, TableColumn, sum_calls
 from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
-from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, sum_by_index
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, is_in, sorted_unique, sum_by_index
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.steps import UNKNOWN
 from torchprof_tui.trace.model.trace import Trace
@@ -78,7 +78,7 @@ def group_by_module(calls: Calls, call_sites: CallSitesWithCaptures) -> Groups:
 def group_by_class(calls: Calls) -> Groups:
     """Group GPU work by kernel class; calls on the CPU are left out."""
     work = np.flatnonzero(calls.on_gpu & ~calls.annotation)
-    used_names = np.unique(calls.name[work])
+    used_names = sorted_unique(calls.name[work])
     class_of_name = np.zeros(len(calls.names), np.int32)
     class_of_name[used_names] = classify_names([calls.names[name] for name in used_names.tolist()])
     row = np.full(len(calls), -1, np.int32)
@@ -327,7 +327,7 @@ class GpuTimeShares:
 def compute_gpu_time_shares(profile: Profile) -> GpuTimeShares:
     """Compute the shares, in a few passes over the GPU work."""
     trace = profile.trace
-    work = np.flatnonzero(np.isin(trace.kind, [int(kind) for kind in GPU_WORK]))
+    work = np.flatnonzero(is_in(trace.kind, [int(kind) for kind in GPU_WORK]))
     names, name_index = np.unique(trace.name[work], return_inverse=True)
     class_of_work = classify_names([trace.names[name] for name in names.tolist()])[name_index]
     duration = trace.duration[work]

@@ -16,7 +16,7 @@ import numpy as np
 from torchprof_tui.analysis.kernel.names.distinct_labels import label_kernels
 from torchprof_tui.analysis.search.name_search import BadPattern
 from torchprof_tui.analysis.table.profiler_table import TextColumn, match_rows
-from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, sum_by_index
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, is_in, sum_by_index
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -310,7 +310,7 @@ def explain_empty_sheet(trace: Trace, table: str, is_restricted: bool = False) -
     """
     if is_restricted and (table in list_tables_with_rows(trace) or table == "calls"):
         return f"no {'copies or fills' if table == 'copies' else table} in this part of the trace"
-    if table in _KINDS_BY_TABLE and not np.isin(trace.kind, [int(kind) for kind in GPU_WORK]).any():
+    if table in _KINDS_BY_TABLE and not is_in(trace.kind, [int(kind) for kind in GPU_WORK]).any():
         return f"no GPU work was recorded; {_RECORD_GPU}"
     return _REASONS.get(table, "no calls were recorded")
 
@@ -323,7 +323,7 @@ def explain_missing_records(trace: Trace, table: str, is_restricted: bool = Fals
     if table == "memory":
         is_missing = trace.memory is None
     elif table in _KINDS_BY_TABLE:
-        is_missing = not np.isin(trace.kind, [int(kind) for kind in GPU_WORK]).any()
+        is_missing = not is_in(trace.kind, [int(kind) for kind in GPU_WORK]).any()
     else:
         is_missing = not is_restricted
     return explain_empty_sheet(trace, table, is_restricted) if is_missing else ""

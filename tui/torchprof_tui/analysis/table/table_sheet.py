@@ -17,7 +17,7 @@ from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
 from torchprof_tui.analysis.table.sheets import CALLS_FIELD, NAME_FIELD, CallTotals, Field, Sheet, Unit, ratio
 from torchprof_tui.analysis.table.table_reading import describe_balance, has_balance
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import F64, I64, Bool
+from torchprof_tui.trace.core.arrays import F64, I64, Bool, is_in
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Step, Trace
@@ -173,7 +173,7 @@ def measure_outside_ops(trace: Trace) -> OutsideOps | None:
     if trace.links.gpu_events or trace.format != "kineto":
         return None
     on_main = np.flatnonzero(trace.lane == find_main_lane(trace))
-    is_row = np.isin(trace.kind[on_main], [int(kind) for kind in _ROW_KINDS])
+    is_row = is_in(trace.kind[on_main], [int(kind) for kind in _ROW_KINDS])
     is_loading = match_names(trace, lambda name: name.startswith(DATA_LOADING_PREFIX), trace.name[on_main])
     rows = on_main[is_row | is_loading]
     if not len(rows):

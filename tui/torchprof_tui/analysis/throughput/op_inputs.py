@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from torchprof_tui.analysis.kernel.names.syntax import TYPE_BYTES
-from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, number_distinct, sorted_unique
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, is_in, number_distinct, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
 
@@ -214,7 +214,7 @@ def _select_pieces(trace: Trace, op: I64 | I32, group: I64, time: I64) -> Bool:
     is_wanted[heaviest[: min(int(np.searchsorted(cumulated, WANTED_SHARE * cumulated[-1])) + 1, MAX_GROUPS)]] = True
     chunk = np.searchsorted(trace.text.first, trace.ordinal[op], side="right") - 1
     wanted = is_wanted[group]
-    return wanted & np.isin(chunk, _choose_chunks(chunk[wanted], group[wanted], group_time))
+    return wanted & is_in(chunk, _choose_chunks(chunk[wanted], group[wanted], group_time))
 
 
 def _choose_chunks(chunk: I64, group: I64, group_time: F64) -> I64:

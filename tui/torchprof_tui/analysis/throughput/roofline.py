@@ -22,7 +22,7 @@ from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.throughput.device_peaks import DTYPES, DevicePeaks, short_type
 from torchprof_tui.analysis.throughput.op_formulas import PRODUCT_CLASSES, count_bytes, count_flops, working_classes
 from torchprof_tui.analysis.throughput.op_inputs import OpInputs, SampledInputs, read_sampled_inputs
-from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool, number_distinct, sorted_unique
+from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool, is_in, number_distinct, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
 NO_FRACTION = 0.0
@@ -152,7 +152,7 @@ def compute_roofline(trace: Trace, pieces: GpuPieces, peaks_of_device: Callable[
         missing = "" if len(sampled.rows) else NO_SHAPES
     except (OSError, LookupError):
         sampled, missing = SampledInputs(np.empty(0, np.int64), np.empty(0, np.int64), []), NO_FILE
-    is_sampled = np.isin(pieces.op[candidates], sampled.rows)
+    is_sampled = is_in(pieces.op[candidates], sampled.rows)
     counts = _count_sampled_work(names, pieces, op_name, candidates[is_sampled], sampled)
     return _build_roofline(pieces, group, first, counts, sampled.cases, peaks_of_device, missing)
 
@@ -195,7 +195,7 @@ def _count_sampled_work(
     distinct, inverse = np.unique(pieces.name[sample], return_inverse=True)
     variants = np.array([_find_variant(decode_kernel_name(names[number]).display) for number in distinct.tolist()])
     variant = variants[inverse.reshape(-1)] if len(distinct) else np.empty(0, np.int64)
-    is_product = np.isin(pieces.kernel_class[sample], PRODUCT_CLASSES)
+    is_product = is_in(pieces.kernel_class[sample], PRODUCT_CLASSES)
     fraction = attribute_work(pieces.op[sample], variant, pieces.name[sample], pieces.duration[sample], is_product)
     kept = fraction > NO_FRACTION
     sample, fraction = sample[kept], fraction[kept]

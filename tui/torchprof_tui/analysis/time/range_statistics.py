@@ -12,7 +12,7 @@ import numpy as np
 
 from torchprof_tui.analysis.time.gpu_time import compute_busy_by_device, work_mask
 from torchprof_tui.analysis.time.intervals import Intervals, union
-from torchprof_tui.trace.core.arrays import I64, sum_by_index
+from torchprof_tui.trace.core.arrays import I64, is_in, sum_by_index
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Step, Trace
@@ -101,7 +101,7 @@ def compute_range_statistics(
     self_time = total - sum_by_index(parent[has_parent], total[has_parent], len(trace))[events]
     on_gpu = work_mask(trace.kind[events])
     on_cpu = np.array([lane.role is Role.THREAD for lane in trace.lanes], dtype=np.bool_)[trace.lane[events]]
-    on_cpu &= ~np.isin(trace.kind[events], (Kind.STEP, Kind.ANNOTATION))
+    on_cpu &= ~is_in(trace.kind[events], (Kind.STEP, Kind.ANNOTATION))
     all_steps = trace.steps if candidate_steps is None else candidate_steps
     steps = [step for step in all_steps if step.start < t1 and step.start + max(step.duration, 1) > t0]
     busy = compute_busy_by_device(trace) if busy is None else busy

@@ -15,7 +15,7 @@ import numpy as np
 from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind
 from torchprof_tui.analysis.critical_path.segments import NO_CLASS, SegmentKind
 from torchprof_tui.analysis.what_if.step_model import RankModel, StepModel
-from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.arrays import I64, Bool, is_in
 from torchprof_tui.trace.model.event_kind import Kind
 
 ROUNDS = 3  # after the second one the distances no longer change, unless a queue grows for longer
@@ -49,12 +49,12 @@ def replay_rounds(model: StepModel, delay: I64, without: int | None = None) -> R
         base[nodes] = rank.window.start
         base[nodes[rank.graph.work_end[old]]] = rank.window.work.end[old]
         first[own_edges[rank.work_edge[old]]] = 0
-    edges = list(zip(model.source.tolist(), model.target.tolist(), first.tolist(), strict=True))
-    reached = _replay(base, edges)
+    source, target = model.source.tolist(), model.target.tolist()
+    reached = _replay(base, source, target, first.tolist())
     counted = [index for index in range(len(model.ranks)) if index != without]
     alone = max(max(int(reached[model.node_of[index]].max()) for index in counted) - model.begin, 0)
     steady = _drop_earlier_work(model, delay)
-    edges = list(zip(model.source.tolist(), model.target.tolist(), steady.tolist(), strict=True))
+    takes = steady.tolist()
     ends = [_find_ends(rank, reached[nodes]) for rank, nodes in zip(model.ranks, model.node_of, strict=True)]
     distance = np.zeros(len(model.ranks), np.int64)
     for _ in range(ROUNDS - 1):
@@ -63,7 +63,7 @@ def replay_rounds(model: StepModel, delay: I64, without: int | None = None) -> R
             base[nodes] = end[0]
             if len(rank.stream_first):
                 base[nodes[rank.graph.work_start[rank.stream_first]]] = np.maximum(end[0], end[1:])
-        reached = _replay(base, edges)
+        reached = _replay(base, source, target, takes)
         after = [_find_ends(rank, reached[nodes]) for rank, nodes in zip(model.ranks, model.node_of, strict=True)]
         distance = np.array([int((new - old).max()) for new, old in zip(after, ends, strict=True)])
         before, ends = ends, after
@@ -71,13 +71,13 @@ def replay_rounds(model: StepModel, delay: I64, without: int | None = None) -> R
     return Rounds(alone, int(distance[slowest]), reached, base, steady, before, slowest)
 
 
-def _replay(base: I64, edges: list[tuple[int, int, int]]) -> I64:
-    """Compute when each node is reached: int64[n]; no node before its base."""
+def _replay(base: I64, source: list[int], target: list[int], delay: list[int]) -> I64:
+    """Compute when each node is reached: int64[n]; no node before its base. Lists: of the edges, by target."""
     reached = base.tolist()
-    for source, target, takes in edges:
-        time = reached[source] + takes
-        if time > reached[target]:
-            reached[target] = time
+    for begin, end, takes in zip(source, target, delay, strict=True):
+        time = reached[begin] + takes
+        if time > reached[end]:
+            reached[end] = time
     return np.array(reached, np.int64)
 
 
@@ -209,11 +209,11 @@ def sum_path(model: StepModel, rounds: Rounds, changes: list[RankChanges]) -> li
     keys: list[I64] = [np.zeros(0, np.int64)]
     times: list[I64] = [np.zeros(0, np.int64)]
     for change, positions in zip(changes, model.edge_of, strict=True):
-        is_own = np.isin(positions, edges)
+        is_own = is_in(positions, edges)
         key, time = _sum_rank(change, np.flatnonzero(is_own), rounds.delay[positions])
         keys.append(key)
         times.append(time)
-    transfers = edges[np.isin(edges, model.transfer_edges)]
+    transfers = edges[is_in(edges, model.transfer_edges)]
     keys.append(np.full(len(transfers), SegmentKind.COLLECTIVE * _KINDS + NO_CLASS, np.int64))
     times.append(rounds.delay[transfers])
     distinct, index = np.unique(np.concatenate(keys), return_inverse=True)
@@ -231,15 +231,15 @@ def _sum_rank(change: RankChanges, edges: I64, delay: I64) -> tuple[I64, I64]:
     usual = np.full(len(edges), SegmentKind.QUEUE, np.int64)
     usual[kind == EdgeKind.CALL] = SegmentKind.LAUNCH
     usual[kind == EdgeKind.HAND_OVER] = SegmentKind.HOST
-    usual[np.isin(kind, (EdgeKind.SYNC, EdgeKind.SYNC_BY_ORDER, EdgeKind.ROOM))] = SegmentKind.BLOCKING
-    usual[np.isin(kind, (EdgeKind.BEFORE, EdgeKind.EARLIER))] = SegmentKind.UNATTRIBUTED
+    usual[is_in(kind, (EdgeKind.SYNC, EdgeKind.SYNC_BY_ORDER, EdgeKind.ROOM))] = SegmentKind.BLOCKING
+    usual[is_in(kind, (EdgeKind.BEFORE, EdgeKind.EARLIER))] = SegmentKind.UNATTRIBUTED
     classes = np.full(len(edges), NO_CLASS, np.int64)
     work = np.flatnonzero(kind == EdgeKind.WORK)
     if len(work):
         order = np.argsort(rank.work_edge, kind="stable")
         number = order[np.searchsorted(rank.work_edge[order], edges[work])]
         event_kind = rank.trace.kind[rank.window.work.event[number]]
-        is_copy, is_collective = np.isin(event_kind, (Kind.COPY, Kind.MEMSET)), event_kind == Kind.COLLECTIVE
+        is_copy, is_collective = is_in(event_kind, (Kind.COPY, Kind.MEMSET)), event_kind == Kind.COLLECTIVE
         of_work = np.where(is_copy, SegmentKind.COPY, SegmentKind.KERNEL)
         usual[work] = np.where(is_collective, SegmentKind.COLLECTIVE, of_work)
         classes[work] = np.where(is_copy | is_collective, NO_CLASS, rank.work_class[number])

@@ -19,7 +19,7 @@ from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.analysis.what_if.back_to_back import GONE, RankChanges
 from torchprof_tui.analysis.what_if.scenario import OVERLAPPED, Scenario, ScenarioError, ScenarioKind
 from torchprof_tui.analysis.what_if.step_model import RankModel, StepModel
-from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, is_in, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 
 
@@ -71,10 +71,10 @@ def launch_as_graph(changes: RankChanges, rows: I64 | None = None) -> bool:
     Cold calls stay: they come before a capture.
     """
     rank, pieces = changes.rank, changes.rank.pieces
-    is_cold = np.isin(pieces.kind, _IN_OPS)
+    is_cold = is_in(pieces.kind, _IN_OPS)
     if is_cold.any():
         is_cold &= pieces.time >= max(COLD_PIECE, COLD_RATIO * float(np.median(pieces.time[is_cold])))
-    inside = find_launch_region(rank) & np.isin(pieces.kind, OFF_CPU) & ~is_cold
+    inside = find_launch_region(rank) & is_in(pieces.kind, OFF_CPU) & ~is_cold
     launched = rank.is_own
     if rows is not None:
         own_pieces, work = select_inside(rank, rows)
@@ -96,7 +96,7 @@ def cap_gaps(changes: RankChanges, work: Bool, gap: int) -> None:
     graph = changes.rank.graph
     is_start = np.zeros(len(graph.time), np.bool_)
     is_start[graph.work_start[work]] = True
-    gaps = np.isin(graph.edge_kind, (EdgeKind.STREAM, EdgeKind.GRAPH)) & is_start[graph.target]
+    gaps = is_in(graph.edge_kind, (EdgeKind.STREAM, EdgeKind.GRAPH)) & is_start[graph.target]
     changes.cap[gaps] = np.minimum(changes.cap[gaps], gap)
 
 
@@ -104,7 +104,7 @@ def fuse_optimizer(changes: RankChanges) -> bool:
     """Let one launch update all parameters."""
     rank = changes.rank
     pieces, work = select_optimizer(rank)
-    inside = pieces & np.isin(rank.pieces.kind, OFF_CPU)
+    inside = pieces & is_in(rank.pieces.kind, OFF_CPU)
     if not inside.any():
         return False
     changes.scale(inside, work, 0.0)
@@ -174,7 +174,7 @@ def compile_step(changes: RankChanges, rows: I64 | None = None) -> bool:
     """
     rank = changes.rank
     optimizer_pieces, optimizer_work = select_optimizer(rank)
-    inside = find_launch_region(rank) & ~optimizer_pieces & np.isin(rank.pieces.kind, OFF_CPU)
+    inside = find_launch_region(rank) & ~optimizer_pieces & is_in(rank.pieces.kind, OFF_CPU)
     model_work = rank.is_own & ~optimizer_work & rank.window.work.is_launched
     if rows is not None:
         pieces, launched = select_inside(rank, rows)
@@ -204,10 +204,10 @@ def select_fusible(rank: RankModel) -> Bool:
     is_aten = (op >= 0) & match_names(trace, lambda name: name.startswith("aten::"), trace.name[op])
     is_within = match_names(trace, is_within_device, trace.name[work.event])
     crosses = (trace.kind[work.event] == Kind.COPY) & ~is_within
-    sorts = np.isin(rank.work_class, (KernelClass.SORT, KernelClass.MEMORY))
-    only_sorts = ~np.isin(op, op[~sorts]) & np.isin(op, op[rank.work_class == KernelClass.SORT])
-    stays = np.isin(rank.work_class, EXTERN) | ~is_aten | only_sorts | crosses
-    fusible: Bool = ~np.isin(op, op[stays])
+    sorts = is_in(rank.work_class, (KernelClass.SORT, KernelClass.MEMORY))
+    only_sorts = ~is_in(op, op[~sorts]) & is_in(op, op[rank.work_class == KernelClass.SORT])
+    stays = is_in(rank.work_class, EXTERN) | ~is_aten | only_sorts | crosses
+    fusible: Bool = ~is_in(op, op[stays])
     return fusible
 
 
@@ -225,7 +225,7 @@ def select_split_reductions(rank: RankModel) -> Bool:
         return is_backward
     op = rank.trace.parent[work.launch]
     clears = op[rank.work_class == KernelClass.MEMORY]
-    split: Bool = is_backward & (rank.work_class == KernelClass.REDUCTION) & np.isin(op, clears)
+    split: Bool = is_backward & (rank.work_class == KernelClass.REDUCTION) & is_in(op, clears)
     norms = np.flatnonzero(work.is_launched & (rank.work_class == KernelClass.NORM) & (op >= 0))
     norms = norms[np.argsort(work.start[norms], kind="stable")]
     _, first, count = np.unique(op[norms], return_index=True, return_counts=True)
@@ -264,14 +264,14 @@ def _keep_launches(changes: RankChanges, inside: Bool, extern: Bool, head: Bool,
     launch = rank.window.work.launch
     calls = launch[extern]
     callers = trace.parent[calls]
-    kept = inside & (np.isin(pieces.event, calls) | np.isin(pieces.event, callers[callers >= 0]))
+    kept = inside & (is_in(pieces.event, calls) | is_in(pieces.event, callers[callers >= 0]))
     changes.piece_factor[kept] = EXTERN_DISPATCH
     own = np.flatnonzero(inside)
     _, first = np.unique(pieces.lane[own], return_index=True)
     np.add.at(changes.added, pieces.edge[own[first]], COMPILED_REGION)
     unit = float(np.median(trace.duration[launch[extern | head]]))
     for chosen, takes in ((extern, EXTERN_CALL), (head, FUSED_CALL), (split, FUSED_CALL)):
-        merged = np.flatnonzero(inside & np.isin(pieces.event, launch[chosen]))
+        merged = np.flatnonzero(inside & is_in(pieces.event, launch[chosen]))
         _, first = np.unique(pieces.event[merged], return_index=True)
         np.add.at(changes.added, pieces.edge[merged[first]], round(takes * unit))
 
@@ -330,7 +330,7 @@ def _change_rank(changes: RankChanges, scenario: Scenario) -> bool:
         return bool(collective.any())
     pieces, work = _select(rank, scenario)
     if kind is ScenarioKind.EVENT and not factor and rows is not None:  # what is gone waits for nothing
-        waits = np.isin(rank.graph.edge_kind, (EdgeKind.SYNC, EdgeKind.SYNC_BY_ORDER))
+        waits = is_in(rank.graph.edge_kind, (EdgeKind.SYNC, EdgeKind.SYNC_BY_ORDER))
         changes.gone |= waits & _is_inside(rank, rank.graph.event, rows)
         pieces |= _select_calling_code(rank, rows)
     return changes.scale(pieces, work, factor)
@@ -350,7 +350,7 @@ def _select(rank: RankModel, scenario: Scenario) -> tuple[Bool, Bool]:
         if not work.any():
             work = match_names(rank.trace, lambda name: subject in name, names)
     elif kind is ScenarioKind.COPIES:
-        work = np.isin(event_kind, (Kind.COPY, Kind.MEMSET))
+        work = is_in(event_kind, (Kind.COPY, Kind.MEMSET))
     elif kind is ScenarioKind.COLLECTIVES:
         work = event_kind == Kind.COLLECTIVE
     elif kind is ScenarioKind.DATALOADER:
@@ -367,9 +367,10 @@ def _select(rank: RankModel, scenario: Scenario) -> tuple[Bool, Bool]:
         ops = ops[(trace.start[ops] >= window.start) & (trace.start[ops] < window.end)]
         pieces, work = select_inside(rank, ops)
     elif kind is ScenarioKind.EVENT:
-        rows = _find_own_rows(rank, scenario.rows if scenario.rows or scenario.gaps else (int(subject),))
+        chosen = np.array([int(subject)], np.int64).tobytes() if subject else scenario.rows
+        rows = _find_own_rows(rank, chosen)
         pieces, work = select_inside(rank, rows)
-        work |= np.isin(rank.window.work.event, rows)
+        work |= is_in(rank.window.work.event, rows)
         pieces |= _select_between(rank, np.array(scenario.gaps, np.int64).reshape(-1, 2))
     return pieces, work
 
@@ -408,9 +409,9 @@ def _select_calling_code(rank: RankModel, rows: I64) -> Bool:
         if len(inside) < 2:
             continue
         of_lane = slice(trace.lanes[lane].first, trace.lanes[lane].last)
-        start = trace.start[of_lane][np.isin(trace.kind[of_lane], _STRUCTURE)]
-        end = start + trace.duration[of_lane][np.isin(trace.kind[of_lane], _STRUCTURE)]
-        kept = ~inside.contains(start)
+        near = is_in(trace.kind[of_lane], _STRUCTURE) & (trace.start[of_lane] <= inside.ends[-1])
+        start, end = trace.start[of_lane][near], trace.start[of_lane][near] + trace.duration[of_lane][near]
+        kept = ~inside.contains(start) & (end >= inside.starts[0])
         start, end = start[kept], np.sort(end[kept])
         begin, until = inside.ends[:-1], inside.starts[1:]
         others = start.searchsorted(until, "left") - start.searchsorted(begin, "left")
@@ -421,10 +422,18 @@ def _select_calling_code(rank: RankModel, rows: I64) -> Bool:
     return chosen
 
 
-def _find_own_rows(rank: RankModel, rows: Sequence[int]) -> I64:
-    """Find which rows of the merged trace are events of this rank, as rows of its own trace: int64[k]."""
-    own: I64 = np.array(rows, np.int64) - rank.first_row
-    return own[(own >= 0) & (own < len(rank.trace))]
+def _find_own_rows(rank: RankModel, rows: bytes) -> I64:
+    """Find which rows of the merged trace are events of this rank, as rows of its own trace: int64[k].
+
+    Left out are those that are over well before the step or begin well after it.
+    """
+    own: I64 = np.frombuffer(rows, np.int64) - rank.first_row
+    own = own[(own >= 0) & (own < len(rank.trace))]
+    start, window, work = rank.trace.start[own], rank.window, rank.window.work
+    launched = work.launch_start[work.is_launched]  # some before the step
+    begin = min(int(launched.min(initial=window.start)), int(work.start.min(initial=window.start))) - CALLING_CODE
+    until = max(window.end, int(work.end.max(initial=window.end))) + CALLING_CODE
+    return own[(start <= until) & (start + rank.trace.duration[own] >= begin)]
 
 
 def _drop_blocking(changes: RankChanges, rows: I64 | None = None, copies_left: float = 1.0) -> bool:
@@ -433,12 +442,12 @@ def _drop_blocking(changes: RankChanges, rows: I64 | None = None, copies_left: f
     `copies_left`: what is left of the time of the copies that are launched there.
     """
     rank, graph = changes.rank, changes.rank.graph
-    gone = np.isin(graph.edge_kind, (EdgeKind.SYNC, EdgeKind.SYNC_BY_ORDER))
+    gone = is_in(graph.edge_kind, (EdgeKind.SYNC, EdgeKind.SYNC_BY_ORDER))
     waits: Bool = rank.pieces.kind == SegmentKind.BLOCKING
     if rows is not None:
         inside, launched = select_inside(rank, rows)
         changes.work_factor[launched & (rank.trace.kind[rank.window.work.event] == Kind.COPY)] *= copies_left
-        waits = inside & np.isin(rank.pieces.kind, (SegmentKind.BLOCKING, SegmentKind.LAUNCH, SegmentKind.RUNTIME))
+        waits = inside & is_in(rank.pieces.kind, (SegmentKind.BLOCKING, SegmentKind.LAUNCH, SegmentKind.RUNTIME))
         gone &= _is_inside(rank, graph.event, rows)
     changes.gone |= gone
     changes.scale(waits, np.zeros(0, np.bool_), 0.0)

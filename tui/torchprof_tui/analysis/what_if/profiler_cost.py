@@ -10,7 +10,7 @@ import numpy as np
 
 from torchprof_tui.analysis.critical_path.segments import SegmentKind
 from torchprof_tui.analysis.what_if.step_model import RankModel
-from torchprof_tui.trace.core.arrays import F64, I64
+from torchprof_tui.trace.core.arrays import F64, I64, is_in, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 
 OP_COST = 1_700  # ns for each op with its shapes, measured around ops that launch nothing (benchmarks/fault_bench.md)
@@ -25,7 +25,7 @@ def find_unprofiled_share(rank: RankModel) -> F64:
     """Find which part of each piece of CPU time would be left without the profiler: float64[p], 0..1."""
     pieces, trace, window = rank.pieces, rank.trace, rank.window
     cost = np.zeros(len(pieces))
-    for lane in np.unique(pieces.lane).tolist():
+    for lane in sorted_unique(pieces.lane).tolist():
         own = np.flatnonzero(pieces.lane == lane)
         own = own[np.argsort(pieces.start[own], kind="stable")]
         rows = slice(trace.lanes[lane].first, trace.lanes[lane].last)
@@ -36,7 +36,7 @@ def find_unprofiled_share(rank: RankModel) -> F64:
         for time, part in ((begin - 1, _BEFORE), (end, 1 - _BEFORE)):
             inside = _find_piece(pieces.start[own], pieces.time[own], time)
             cost += np.bincount(own[inside], minlength=len(cost)) * (part * OP_COST)
-    calls = np.flatnonzero(np.isin(pieces.event, window.work.launch[window.work.is_launched]))
+    calls = np.flatnonzero(is_in(pieces.event, window.work.launch[window.work.is_launched]))
     _, first = np.unique(pieces.event[calls], return_index=True)
     cost[calls[first]] += LAUNCH_COST
     left = np.maximum(pieces.time - cost, LEAST_LEFT * pieces.time)

@@ -53,16 +53,16 @@ OVERLAPPED = "overlapped"
 class Scenario:
     """One change. `subject`: the class, op, name, row, rank or pattern; `factor`: of its time, 1 for no change.
 
-    `rows`: of EVENT, instead of a subject, where several events are meant; of the others, the events to which the
-    change is restricted, with what they call and launch. `gaps`: of EVENT, pairs of events of a thread, whose time in
-    between changes with them. `copies_left`: of SYNC, what is left of the time of the copies among `rows`.
+    `rows`: int64, as bytes; of EVENT, instead of a subject, where several events are meant; of the others, the events
+    to which the change is restricted, with what they call and launch. `gaps`: of EVENT, pairs of events of a thread,
+    whose time in between changes with them. `copies_left`: of SYNC, what is left of the time of copies among `rows`.
     """
 
     text: str
     kind: ScenarioKind
     subject: str = ""
     factor: float = 1.0
-    rows: tuple[int, ...] = ()
+    rows: bytes = b""
     gaps: tuple[tuple[int, int], ...] = ()
     copies_left: float = 1.0
 

@@ -89,14 +89,19 @@ def argsort_stable(values: I64) -> I64:
 
 
 def is_in(values: npt.NDArray[np.integer[Any]], chosen: npt.NDArray[np.integer[Any]] | Sequence[int]) -> Bool:
-    """Return whether each of these signed integers is one of `chosen`: bool[n].
+    """Return whether each of these integers is one of `chosen`, both signed or of one byte: bool, as `values`.
 
     A table of flags where they are near each other, else a search among the sorted ones. np.isin sorts or hashes both,
     which takes longer and holds the GIL, and its np.unique imports numpy.ma for 8 ms.
     """
     chosen = np.asarray(chosen)
     if not len(values) or not len(chosen):
-        return np.zeros(len(values), np.bool_)
+        return np.zeros(np.shape(values), np.bool_)
+    if values.dtype.itemsize == 1:
+        flags = np.zeros(256, np.bool_)
+        flags[chosen.astype(np.uint8)] = True
+        known: Bool = flags[values.view(np.uint8)]
+        return known
     first, last = int(chosen.min()), int(chosen.max())
     if last - first <= _MAX_TABLE_RATIO * (len(values) + len(chosen)):
         flags = np.zeros(last - first + 3, np.bool_)  # the first and the last stand for the values before and after

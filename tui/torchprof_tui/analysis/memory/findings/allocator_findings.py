@@ -188,7 +188,7 @@ def _find_snapshot_retries(device: DeviceSnapshot) -> list[MemoryFinding]:
     if device.history is None:
         return []
     action = device.history.action
-    rows = np.flatnonzero(np.isin(action, (Action.SEGMENT_FREE, Action.SEGMENT_ALLOC, Action.ALLOC)))
+    rows = np.flatnonzero(is_in(action, (Action.SEGMENT_FREE, Action.SEGMENT_ALLOC, Action.ALLOC)))
     kinds = action[rows]
     retries = np.flatnonzero((kinds[:-1] == Action.SEGMENT_FREE) & (kinds[1:] == Action.SEGMENT_ALLOC))
     if not len(retries):

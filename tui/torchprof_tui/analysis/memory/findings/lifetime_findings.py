@@ -22,7 +22,7 @@ from torchprof_tui.analysis.memory.memory_history import DeviceHistory, GroupBy
 from torchprof_tui.analysis.memory.producers import Phase
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import I64, Bool, sum_by_index
+from torchprof_tui.trace.core.arrays import I64, Bool, is_in, sorted_unique, sum_by_index
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -124,10 +124,10 @@ def find_duplicates(device: DeviceHistory) -> list[MemoryFinding]:
         return []
     state = device.find_peak()
     casts = _select_of_op(device, np.arange(len(device.lifetimes)), CAST_OP)
-    is_inside = np.isin(device.phase[casts], (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER))
-    casts = casts[is_inside & ~np.isin(device.category[casts], (Category.PARAMETER, Category.INPUT))]
+    is_inside = is_in(device.phase[casts], (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER))
+    casts = casts[is_inside & ~is_in(device.category[casts], (Category.PARAMETER, Category.INPUT))]
     casts = casts[~find_host_copies(device.producers.trace)[device.op[casts]]]
-    named = state.alive[np.isin(state.alive, casts)]
+    named = state.alive[is_in(state.alive, casts)]
     total = int(device.lifetimes.bytes[named].sum())
     saved = min(compute_saving(device, casts), total)
     if not is_worth_it(device, saved):
@@ -159,7 +159,7 @@ def find_kept_graph(device: DeviceHistory) -> list[MemoryFinding]:
     alive = state.alive[(device.op[state.alive] >= 0) & (device.phase[state.alive] == Phase.FORWARD)]
     values = np.asarray(numbers.values_at(device.op[alive]), np.int64)
     alive, values = alive[values >= 0], values[values >= 0]
-    if len(np.unique(values)) < 2:
+    if len(sorted_unique(values)) < 2:
         return []
     saved = compute_saving(device, alive)
     if not is_worth_it(device, saved):
@@ -297,7 +297,7 @@ def measure_forward_time(device: DeviceHistory, time: int) -> int | None:
     if number < 0:
         return None
     start, end = int(passes.start[number]), int(passes.end[number])
-    work = np.flatnonzero(np.isin(trace.kind, (Kind.KERNEL, Kind.COPY, Kind.MEMSET)))
+    work = np.flatnonzero(is_in(trace.kind, (Kind.KERNEL, Kind.COPY, Kind.MEMSET)))
     launch = trace.links.launch_of[work]
     work, launch = work[launch >= 0], launch[launch >= 0]
     work = work[(trace.start[launch] >= start) & (trace.start[launch] < end)]

@@ -17,7 +17,7 @@ from torchprof_tui.analysis.dispatch.frame_names import FrameOrigin, classify_fi
 from torchprof_tui.analysis.memory.device_memory import Lifetimes, pair_records
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory
 from torchprof_tui.analysis.memory.snapshots.snapshot_file import Action, BlockState, History, Snapshot
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, sum_by_index
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, is_in, sorted_unique, sum_by_index
 from torchprof_tui.trace.model.trace import Trace
 
 MAX_FRAMES = 100  # frames of a stack that are examined and shown, innermost first
@@ -234,7 +234,7 @@ class DeviceSnapshot:
     def _compute_curve(self, adds: list[Action], removes: list[Action], last: int) -> I64:
         if self.history is None:
             return np.zeros(0, np.int64)
-        sign = np.isin(self.history.action, adds).astype(np.int64) - np.isin(self.history.action, removes)
+        sign = is_in(self.history.action, adds).astype(np.int64) - is_in(self.history.action, removes)
         total = np.cumsum(sign * self.history.size)
         return total + (last - int(total[-1]) if len(total) else 0)
 
@@ -335,7 +335,7 @@ NO_FRAMES = "(no stack recorded)"  # the label of allocations without frames
 def list_device_snapshots(snapshot: Snapshot) -> list[DeviceSnapshot]:
     """List the devices of a snapshot, the one with most reserved bytes first."""
     histories = {history.device: history for history in snapshot.histories}
-    numbers = {*np.unique(snapshot.segments.device).tolist(), *histories}
+    numbers = {*sorted_unique(snapshot.segments.device).tolist(), *histories}
     devices = [DeviceSnapshot(snapshot, number, histories.get(number)) for number in sorted(numbers)]
     return sorted(devices, key=lambda device: -device.totals.reserved)
 

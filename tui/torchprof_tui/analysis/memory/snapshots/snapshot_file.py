@@ -26,7 +26,7 @@ from torchprof_tui.analysis.memory.snapshots.primitive_pickle import (
     load_plain_pickle,
     starts_as_pickle,
 )
-from torchprof_tui.trace.core.arrays import I8, I64, Bool
+from torchprof_tui.trace.core.arrays import I8, I64, Bool, sorted_unique
 from torchprof_tui.trace.core.errors import TraceError, quote_file
 from torchprof_tui.trace.core.readable import read_begin
 
@@ -199,7 +199,7 @@ def build_snapshot(content: Any, label: str = "") -> Snapshot:
     try:
         segments, blocks = _build_segments(content["segments"])
         traces = _as_list(content.get("device_traces"))
-        if max(len(np.unique(segments.device)), len(traces)) > MAX_DEVICES:
+        if max(len(sorted_unique(segments.device)), len(traces)) > MAX_DEVICES:
             raise ValueError(f"more than {MAX_DEVICES:,} devices")
         if len({id(part) for part in traces if part}) != sum(bool(part) for part in traces):
             raise ValueError("two devices have the same list of entries")

@@ -97,7 +97,7 @@ def describe_repeated_call(trace: Trace, main: MainThread, host: Intervals, even
     is_caller[main.first + np.flatnonzero(kind == Kind.STEP)] = True
     parent = np.asarray(trace.parent[lane])
     is_called = (parent >= 0) & is_caller[parent] & (kind != Kind.STEP)
-    called = main.first + np.flatnonzero(is_called & np.isin(kind, (Kind.OP, Kind.PYTHON, Kind.ANNOTATION)))
+    called = main.first + np.flatnonzero(is_called & is_in(kind, (Kind.OP, Kind.PYTHON, Kind.ANNOTATION)))
     called = called[~is_caller[called]]
     start, began = np.asarray(trace.start[called]), np.asarray(trace.start[events])
     own = (host & union(began, began + trace.duration[events])) - union(start, start + trace.duration[called])
@@ -219,7 +219,7 @@ def find_host_code(view: ScopeView) -> HostCode:
 def _find_owners(view: ScopeView, main: MainThread, host: Intervals, time: int) -> tuple[HostOwner, ...]:
     trace = view.trace
     kind = np.asarray(trace.kind[main.first : main.last])
-    rows = main.first + np.flatnonzero(np.isin(kind, (Kind.PYTHON, Kind.ANNOTATION, Kind.STEP)))
+    rows = main.first + np.flatnonzero(is_in(kind, (Kind.PYTHON, Kind.ANNOTATION, Kind.STEP)))
     if not len(rows) or not host.total:
         return ()
     start = np.asarray(trace.start[rows])

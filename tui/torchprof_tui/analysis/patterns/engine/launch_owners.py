@@ -20,11 +20,15 @@ def find_launch_ancestors(tables: TraceTables, pattern: str, *kinds: Kind) -> I3
 
 
 def _find_launch_ancestors(tables: TraceTables, pattern: str, *kinds: Kind) -> I32:
-    launch = tables.work.launch
+    return find_outermost_above(tables, tables.work.launch, mark_matches(tables, pattern, *kinds))
+
+
+def find_outermost_above(tables: TraceTables, launch: I32, mask: Bool) -> I32:
+    """Find the outermost event with `mask` bool[n] above launches, int32[k], of which -1 is none: int32[k]."""
     linked = launch >= 0
     found = np.full(len(launch), -1, np.int32)
     calls, back = number_distinct(launch[linked], len(tables.trace))
-    found[linked] = tables.outermost_ancestor(calls, mark_matches(tables, pattern, *kinds))[back]
+    found[linked] = tables.outermost_ancestor(calls, mask)[back]
     return found
 
 

@@ -314,7 +314,13 @@ class TraceTables:
 
     def innermost_ancestor(self, rows: I64 | I32, mask: Bool) -> I64:
         """Return the innermost proper ancestor of each row for which `mask` bool[n] holds, -1 for none: int64[k]."""
-        return self._find_ancestor(ancestry.find_nearest_ancestor, rows, mask)
+        rows = np.asarray(rows, dtype=np.int64)
+        above = np.asarray(self.trace.parent[rows])
+        is_parent = (above >= 0) & mask[above]
+        found = np.where(is_parent, above, -1).astype(np.int64)
+        others = np.flatnonzero(~is_parent & (above >= 0))
+        found[others] = self._find_ancestor(ancestry.find_nearest_ancestor, rows[others], mask)
+        return found
 
     def outermost_ancestor(self, rows: I64 | I32, mask: Bool) -> I64:
         """Return the outermost proper ancestor of each row for which `mask` bool[n] holds, -1 for none: int64[k]."""

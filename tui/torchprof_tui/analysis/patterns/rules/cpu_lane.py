@@ -10,7 +10,13 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, StepTable
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
-from torchprof_tui.analysis.patterns.engine.launch_owners import CLONE_REGEX, OPERATOR_LIKE_REGEX, find_launch_ancestors
+from torchprof_tui.analysis.patterns.engine.launch_owners import (
+    CLONE_REGEX,
+    OPERATOR_LIKE_REGEX,
+    find_launch_ancestors,
+    find_outermost_above,
+    mark_matches,
+)
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
@@ -56,7 +62,7 @@ def explain_growth(tables: TraceTables, steps: StepTable, excess: int) -> tuple[
     """
     trace = tables.trace
     events = np.flatnonzero(
-        np.isin(trace.kind, _HOST_KINDS) & (trace.start >= steps.start[0]) & (trace.start < steps.end[-1])
+        is_in(trace.kind, _HOST_KINDS) & (trace.start >= steps.start[0]) & (trace.start < steps.end[-1])
     )
     step = steps.index_at(trace.start[events])
     events, step = events[step >= 0], step[step >= 0]
@@ -395,7 +401,8 @@ def hidden_copy(view: ScopeView) -> Answer:
     copies = np.flatnonzero(device_copy_mask(view) | is_layout_copy)
     if not len(copies):
         return Answer.absent("no device-to-device copy")
-    copying_op = find_launch_ancestors(tables, OPERATOR_LIKE_REGEX, Kind.OP)[view.work_in_scope][copies]
+    is_operator = tables.compute_once(mark_matches, OPERATOR_LIKE_REGEX, Kind.OP)
+    copying_op = find_outermost_above(tables, work.launch[copies], is_operator)
     has_op = (view.work.launch[copies] >= 0) & (copying_op >= 0)
     if not has_op.any():
         return Answer.cannot_tell("device-to-device copies ran, but the ops that launched them are unknown")

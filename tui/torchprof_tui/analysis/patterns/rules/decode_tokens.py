@@ -153,7 +153,7 @@ def _find_growing_grids(tables: TraceTables, calls: I64) -> tuple[list[int], str
     # The growth in one text: the part with most sizes; another text begins with a fall, or the jump of its prompt.
     place = sizes[:, places[0]]
     texts = np.split(place, np.flatnonzero((np.diff(place) < 0) | (place[1:] > 2 * place[:-1])) + 1)
-    longest = max(texts, key=lambda text: len(np.unique(text)))
+    longest = max(texts, key=lambda text: len(sorted_unique(text)))
     return places.tolist(), f"{longest[0]} to {longest[-1]} blocks"
 
 

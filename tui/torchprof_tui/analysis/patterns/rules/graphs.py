@@ -142,7 +142,7 @@ def _explain_eager_steps(steps: serving.GenerationSteps, eager: I64, replayed: I
     code = _CAPTURE_SIZES.get(steps.engine, "")
     if steps.serving is not None and (steps.serving.not_graphed[eager] == NotGraphed.SAID_EAGER).all():
         return "the engine says that it ran them eagerly", None
-    batches, with_graph = np.unique(steps.batch[eager]), np.unique(steps.batch[replayed])
+    batches, with_graph = sorted_unique(steps.batch[eager]), sorted_unique(steps.batch[replayed])
     if UNKNOWN in batches or UNKNOWN in with_graph:
         return "nothing in the trace says for which batch size a graph exists", None
     sizes, common = _format_sizes(batches), batches[is_in(batches, with_graph)]
@@ -171,10 +171,10 @@ def find_captured_sizes(tables: TraceTables) -> I64:
     sizes: I64 = steps.padded_batch.copy()
     groups = _group_by_graph(tables, steps)
     is_decode = steps.kind_mask(StepKind.DECODE)
-    for group in np.unique(groups[groups >= 0]).tolist():
+    for group in sorted_unique(groups[groups >= 0]).tolist():
         members = np.flatnonzero((groups == group) & is_decode)
         batches = steps.batch[members]
-        if len(np.unique(batches[batches != UNKNOWN])) > 1:
+        if len(sorted_unique(batches[batches != UNKNOWN])) > 1:
             sizes[members] = np.maximum(sizes[members], batches.max())
     return sizes
 
@@ -222,9 +222,9 @@ def graph_padding(view: ScopeView) -> Answer:
     batch = steps.batch[replaying]
     known = (captured != UNKNOWN) & (batch != UNKNOWN)
     if not known.any():
+        sizes = _format_sizes(sorted_unique(batch[batch != UNKNOWN]))
         return Answer.cannot_tell(
-            f"each graph is replayed for one batch size only ({_format_sizes(np.unique(batch[batch != UNKNOWN]))}): "
-            "nothing says for which size it was captured"
+            f"each graph is replayed for one batch size only ({sizes}): nothing says for which size it was captured"
         )
     share = 1 - float(batch[known].sum()) / max(float(captured[known].sum()), 1.0)
     text = (

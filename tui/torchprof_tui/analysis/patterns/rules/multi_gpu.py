@@ -20,7 +20,7 @@ from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_GPU
 from torchprof_tui.analysis.patterns.rules import communication
 from torchprof_tui.analysis.time.intervals import unite
-from torchprof_tui.trace.core.arrays import I64, Bool, find_median, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, Bool, find_median, is_in, sorted_unique
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.communication_kernels import Operation
@@ -73,7 +73,7 @@ def find_owner(trace: Trace, records: CommunicationRecords, weight: I64) -> Owne
 def _classify(trace: Trace, records: CommunicationRecords) -> list[tuple[Owner | None, Bool]]:
     """Select the kernels of each owner, bool[k]; the first that selects a kernel owns it."""
     launch = np.asarray(trace.links.launch_of[records.events]).astype(np.int64)
-    used_names = np.unique(trace.name).tolist()
+    used_names = sorted_unique(trace.name).tolist()
 
     def has_name(pattern: re.Pattern[str]) -> bool:
         return any(pattern.search(trace.names[number]) for number in used_names)
@@ -83,7 +83,7 @@ def _classify(trace: Trace, records: CommunicationRecords) -> list[tuple[Owner |
         return _select_called(trace, launch, named)
 
     def of_libraries(libraries: frozenset[str]) -> Bool:
-        return np.isin(records.library, [k for k, name in enumerate(records.libraries) if name in libraries])
+        return is_in(records.library, [k for k, name in enumerate(records.libraries) if name in libraries])
 
     all_reduces = records.operation_mask(Operation.ALL_REDUCE)
     shards = records.operation_mask(Operation.ALL_GATHER, Operation.REDUCE_SCATTER)

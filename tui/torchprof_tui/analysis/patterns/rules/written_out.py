@@ -18,7 +18,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, regis
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.throughput.op_inputs import OpInputs
-from torchprof_tui.trace.core.arrays import I64, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, is_in, sorted_unique
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Algorithm:
     `kept`: letters of the ops that the library's op still does the work of; `keeps_backward`: and of their backward
     pass. `fits`: judges the inputs of the first and the last op of a match, where names alone do not prove it; None
     where they do. `is_whole`: ops without a letter between the first and the last one belong to it: they copy what
-    views cannot show.
+    views cannot show. `needs`: letters of which each match has one, "" where all are common.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Algorithm:
     keeps_backward: bool = True
     fits: Callable[[list[OpInputs | None]], bool] | None = None
     is_whole: bool = False
+    needs: str = ""
 
 
 def _is_broadcast_difference(inputs: list[OpInputs | None]) -> bool:
@@ -94,6 +95,7 @@ ALGORITHMS = (
         ),
         kept="M",
         keeps_backward=False,  # its products are slow for the scores in memory, which the library's never writes
+        needs="S",
     ),
     Algorithm(
         "layer norm",
@@ -101,6 +103,7 @@ ALGORITHMS = (
         "layer norm is written out op by op",
         Remedy("call layer_norm: one kernel in place of each", "y = F.layer_norm(x, x.shape[-1:], weight, bias)"),
         kept="u",
+        needs="u",
     ),
     Algorithm(
         "RMS norm",
@@ -108,6 +111,7 @@ ALGORITHMS = (
         "RMS norm is written out op by op",
         Remedy("call rms_norm, or compile it: one kernel in place of each", "y = F.rms_norm(x, x.shape[-1:], weight)"),
         kept="u",
+        needs="u",
     ),
     Algorithm(
         "GELU",
@@ -118,6 +122,7 @@ ALGORITHMS = (
             "y = F.gelu(x)  # approximate='tanh' for the form with tanh",
         ),
         kept="tF",
+        needs="tF",
     ),
     Algorithm(
         "softmax",
@@ -125,6 +130,7 @@ ALGORITHMS = (
         "softmax is written out with exp, sum and a division",
         Remedy("call softmax: one kernel in place of each", "y = x.softmax(-1)"),
         kept="e",
+        needs="e",
     ),
     Algorithm(
         "cross entropy",
@@ -132,6 +138,7 @@ ALGORITHMS = (
         "cross entropy is written out with exp, sum and log",
         Remedy("call cross_entropy: one fused log-softmax and loss", "loss = F.cross_entropy(logits, targets)"),
         kept="e",
+        needs="eS",
     ),
     Algorithm(
         "recurrence",
@@ -139,6 +146,7 @@ ALGORITHMS = (
         rf"\1{{{_PARAMETER_LOOP - 1},}}",
         "a recurrence (LSTM, GRU or RNN) is written as a loop over time steps",
         Remedy("call nn.LSTM, nn.GRU or nn.RNN: cuDNN runs all steps in a few kernels", "y, state = nn.LSTM(n, m)(x)"),
+        needs="gt",
     ),
     Algorithm(
         "running sum",
@@ -146,6 +154,7 @@ ALGORITHMS = (
         "a running sum is a loop of additions",
         Remedy("call cumsum: one kernel for all positions", "totals = values.cumsum(0)"),
         fits=_keeps_each_sum,
+        needs="K",
     ),
     Algorithm(
         "gradient clipping",
@@ -155,6 +164,7 @@ ALGORITHMS = (
             "call clip_grad_norm_, which uses torch._foreach_ ops on all gradients",
             "norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm, foreach=True)",
         ),
+        needs="UV",
     ),
     Algorithm(
         "moving average",
@@ -168,6 +178,7 @@ ALGORITHMS = (
         "pairwise distances are computed from all differences",
         Remedy("call cdist, which multiplies matrices and writes no differences", "distances = torch.cdist(a, b)"),
         fits=_is_broadcast_difference,
+        needs="U",
     ),
     Algorithm(
         "convolution",
@@ -176,6 +187,7 @@ ALGORITHMS = (
         Remedy("call conv1d, conv2d or conv3d, which read each value where it lies", "y = F.conv1d(x, weight)"),
         kept="LM",
         is_whole=True,
+        needs="k",
     ),
     Algorithm(
         "lookup",
@@ -184,12 +196,14 @@ ALGORITHMS = (
         Remedy("call embedding, which reads the rows and multiplies nothing", "y = F.embedding(numbers, table)"),
         fits=_selects_rows,
         is_whole=True,
+        needs="h",
     ),
     Algorithm(
         "diagonal product",
         r"GM",
         "rows are scaled by a matmul with a diagonal matrix",
         Remedy("multiply elementwise, with broadcasting", "y = scale[:, None] * x  # not torch.diag(scale) @ x"),
+        needs="G",
     ),
     Algorithm(
         "selection",
@@ -197,6 +211,7 @@ ALGORITHMS = (
         "all values are sorted, and few of them are used",
         Remedy("call topk, which selects without a full sort", "best = values.topk(k, dim=-1).values"),
         fits=_uses_few,
+        needs="O",
     ),
 )
 
@@ -204,6 +219,8 @@ _MAX_READ = 400  # ops whose inputs are read from the file, at most, to prove wh
 
 
 def _find_ops(tables: TraceTables, text: OpText, algorithm: Algorithm) -> list[tuple[int, int]]:
+    if algorithm.needs and not any(letter in text.text for letter in algorithm.needs):
+        return []
     found = list(text.find(algorithm.expression))
     if algorithm.fits is None or not found:
         return found
@@ -271,7 +288,7 @@ def find_written_algorithms(tables: TraceTables) -> list[WrittenAlgorithm]:
         rows = text.ops.row[index]
         number = np.repeat(np.arange(len(stretches)), [stop - first for first, stop in stretches])
         gaps = pair_neighbours(tables.trace, rows, number)
-        kept = rows[np.isin(text.letters[index], list(map(ord, algorithm.kept)))] if algorithm.kept else None
+        kept = rows[is_in(text.letters[index], list(map(ord, algorithm.kept)))] if algorithm.kept else None
         if kept is not None and algorithm.keeps_backward:
             kept = add_backward_nodes(tables, kept)
         if algorithm.is_whole:

@@ -76,13 +76,13 @@ def find_remedy(trace: Trace, finding: Finding) -> Scenario | None:
         events = np.flatnonzero(is_in(trace.name, sorted_unique(trace.name[events]))).astype(np.int64)
     text = f"pattern={finding.id}"
     if remedy is not None:
-        rows = tuple(_add_launches(trace, events).tolist()) if finding.id in _OWN_LAUNCHES else ()
+        rows = _add_launches(trace, events).tobytes() if finding.id in _OWN_LAUNCHES else b""
         left = _estimate_pinned_share(trace, finding.answer.events) if finding.id == "pageable-copy" else 1.0
         return replace(parse_scenario(remedy), text=text, rows=rows, copies_left=left)
     gaps = finding.answer.removed_gaps
     pairs = () if gaps is None else tuple((first, last) for first, last in gaps.tolist())
     if (finding.id in _GONE_EVENTS or finding.pattern.is_fault) and (len(events) or pairs):
-        rows = tuple(_add_launches(trace, events).tolist())
+        rows = _add_launches(trace, events).tobytes()
         return Scenario(text, ScenarioKind.EVENT, factor=0.0, rows=rows, gaps=pairs)
     return None
 
