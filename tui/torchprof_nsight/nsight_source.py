@@ -21,13 +21,13 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from torchprof_nsight.export_file import MAX_TEXT, ExportFile
 from torchprof_nsight.extension import NO_TABLE, UNREAD_TABLE, WHOLE_GRAPHS
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import DAMAGED_TABLE, UNREADABLE_ENTRY, Problem
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.sources.source import PieceStream, Source
 
 _PID_SHIFT, _ID_MASK = 24, (1 << 24) - 1
@@ -36,7 +36,7 @@ _CORRELATION_SHIFT = 32
 """CUPTI counts correlations from 1 in each process, in 32 bits; above them comes the number of the process."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProcessIds:
     """Numbers of the processes of one export.
 

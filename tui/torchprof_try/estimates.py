@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
+
+from torchprof_tui.trace.core.records import record
 
 LEVEL = 0.95
 LEAST_BASELINES = 3  # processes of the program as it is, before anything is said of a difference
@@ -24,7 +25,7 @@ ROUNDING, EXACT = 0.02, 1e-5
 Runs = Sequence[Sequence[float]]  # step times in seconds: of each process, of each block of steps
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Saving:
     """A share of the baseline's step that is saved, with its interval; negative: slower."""
 

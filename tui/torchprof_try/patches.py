@@ -13,17 +13,18 @@ import difflib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from torchprof_try.remedies import Remedy
+from torchprof_tui.trace.core.records import record
 
 Line = tuple[str, int]
 MAX_FILE_BYTES = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Places:
     """What is known of the program's files. `lines`: of each remedy, (file, number); `calls`: that call its modules.
 
@@ -47,7 +48,7 @@ class Places:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Patch:
     """`diff`: "" where no place is known; `places`: "FILE:LINE" of the remedies. `left`: remedies without a diff."""
 
@@ -56,7 +57,7 @@ class Patch:
     left: tuple[Remedy, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Edit:
     """Replace the bytes from `start` to `end` of a file."""
 

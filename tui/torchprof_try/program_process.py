@@ -12,11 +12,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from torchprof_tui.runs.recording_request import HARNESS, RecordingRequest, RequestError, find_default_python
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.records import record
 
 GRACE_SECONDS = 5.0  # after the report of the first rank is there, until the other ranks are ended
 
@@ -145,7 +145,7 @@ def _has_group(group: int) -> bool:
 # --- the command of the user --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProgramCommand:
     """A user's command, split: `launcher` is followed by the harness, which runs `program`; `is_module`: as `-m`.
 

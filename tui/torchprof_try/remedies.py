@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Remedy:
     """One switch. `patterns`: findings of `check` that suggest it. `patch`: what a user would write.
 
@@ -223,7 +224,7 @@ BY_NAME = {remedy.name: remedy for remedy in REMEDIES}
 TOGETHER = "together"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Evidence:
     """What the recording says. `fired`: ids of findings → the share of a step that their fix saves at most, or None.
 

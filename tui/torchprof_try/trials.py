@@ -28,6 +28,7 @@ from torchprof_tui.api.checks import check_range
 from torchprof_tui.runs.history import read_request
 from torchprof_tui.runs.recording_request import HARNESS, WORKLOADS
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
 BASELINE = "baseline"
@@ -41,7 +42,7 @@ MAX_UNDECIDED = 2  # remedies that are repeated beside the winners: those that s
 SPEC_VARIABLE = "TORCHPROF_TRIAL"  # environment variable of the recorder: the spec of a trial that is recorded
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TrialRequest:
     """What is tried. `command`: the program with its arguments, as `run` takes it. Times in seconds.
 
@@ -69,7 +70,7 @@ class TrialRequest:
     finding: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TrialRow:
     """One line of the table. `state`: waiting, running, measured, failed, or unused; `why`: of the last two.
 
@@ -91,7 +92,7 @@ class TrialRow:
     parts: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TrialProgress:
     """What runs `now`, how many processes are `done` of about `total` (0: not known yet), and for how long still."""
 

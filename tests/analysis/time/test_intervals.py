@@ -40,6 +40,7 @@ def test_operations_agree_with_sets_of_single_times(count: int, other_count: int
         ):
             _check_form(found)
             assert _list_times(found) == expected
+        assert one.measure_overlap(other) == (one & other).total
 
 
 @pytest.mark.parametrize("counts", [(), (0,), (5,), (0, 7, 0), (9, 30, 4, 1)])

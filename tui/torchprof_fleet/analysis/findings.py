@@ -19,6 +19,7 @@ from torchprof_fleet.analysis.rank_sketch import DurationQuantiles
 from torchprof_fleet.analysis.waits import MatchedSketches, find_medians, measure_groups
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 
 MIN_RUNS = 10  # runs of an op on a rank: fewer have no steady median
@@ -176,7 +177,7 @@ ACTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Arrival:
     """How ranks come to the collectives: ns and share of a step later than the median rank (`late`, `late_share`), in
     the median step or in the one of a stall. To `last` of `collectives` one of them came last. `steps`: the numbers of
@@ -200,7 +201,7 @@ class Arrival:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FleetFinding:
     """Something that is wrong. `ranks`: indexes, () for the whole job; `host`: "" for none; `step`: its number or None.
 

@@ -18,6 +18,7 @@ import numpy as np
 from torchprof_fleet.analysis.rank_sketch import WHOLE_TRACE, RankSketch
 from torchprof_tui.trace.core.arrays import F64, I64
 from torchprof_tui.trace.core.problems import DAMAGED_TABLE, INCOMPLETE_STREAM_KINDS
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.communication_kernels import SYNCHRONIZING_OPERATIONS
 
 MAX_REASONS = 3  # files that the line about a fleet without ranks names
@@ -140,7 +141,7 @@ MIN_OWN_OPS = 0.5  # share of the common ops that a rank of the same program run
 _KNOWN_EPOCH = 10**18  # ns of the epoch in 2001: a smaller time of a first event is no date
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LeftOut:
     """A file, or a name that the user gave, that is not compared. `source`: as named; `reason`: why, one line."""
 

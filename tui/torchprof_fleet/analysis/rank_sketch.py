@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,6 +34,7 @@ from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.extensions import import_extra
+from torchprof_tui.trace.core.records import record
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +44,7 @@ WHOLE_TRACE = -1  # number of the only step of a trace without steps
 UNKNOWN_BYTES = -1  # memory peak of a trace that recorded no memory
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SketchSteps:
     """s steps. `busy`, `compute`, `exposed`, `communication` int64[s]: ns summed over the rank's GPUs.
 
@@ -68,7 +68,7 @@ class SketchSteps:
         return len(self.number)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SketchCollectives:
     """k collectives by step, group and order. `step`: index of the step that launched it.
 
@@ -89,7 +89,7 @@ class SketchCollectives:
         return len(self.step)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DurationQuantiles:
     """k pairs of a step and a name: how often it ran, ns in total, and quantiles of one run's ns."""
 
@@ -106,7 +106,7 @@ class DurationQuantiles:
         return len(self.step)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RankSketch:
     """One rank. `rank` -1, `world_size` 0, `host` "" where unknown; `time_zero`: ns since the epoch of its first event.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 import os
-from dataclasses import dataclass
 
 from torchprof_tui.trace.core.process_state import JOBS
+from torchprof_tui.trace.core.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SketchResult:
     """The sketch of one file as Parquet; `data` b"" where it could not be made, for `reason`."""
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from torchprof_fleet.analysis.fleet import Fleet
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.communication_kernels import SYNCHRONIZING_OPERATIONS
 
 
@@ -185,7 +186,7 @@ def _reduce(function: np.ufunc, values: I64, first: I64) -> I64:
     return reduced
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WaitedFor:
     """A rank that others waited for. `collectives`: in how many it came last; `delay`: ns that the median rank waited
     in these, summed; `waited`: ns that all waited, summed over the ranks."""
@@ -221,7 +222,7 @@ MIN_BYTES = 1 << 20  # collectives below this size show the latency of a link, n
 MIN_COUNT = 2  # collectives of a group: one alone may have been disturbed
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GroupBandwidth:
     """A process group. `ranks`: indexes; `hosts`: of its ranks; `bandwidth`: GB/s on the bus, of the median collective;
     `time`: ns of transfer, of the sized collectives."""

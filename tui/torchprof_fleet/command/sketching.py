@@ -14,7 +14,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from torchprof_fleet.analysis.fleet import LeftOut
@@ -22,6 +22,7 @@ from torchprof_fleet.analysis.rank_sketch import SKETCH_VERSION, RankSketch, dec
 from torchprof_fleet.analysis.sketch_task import SketchResult
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.loading.resolve import resolve_path
 from torchprof_tui.trace.sources.listing import list_remote_traces
 from torchprof_tui.trace.specs.address import ListedTrace, is_remote
@@ -41,7 +42,7 @@ Report = Callable[[RankSketch | None, int, int], None]
 """Called with each sketch, None for a file without, and with the number of files so far and of all."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SketchedFleet:
     """The sketches by file, the files without one, and how many came from the cache."""
 

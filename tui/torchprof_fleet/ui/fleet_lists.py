@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -24,6 +23,7 @@ from torchprof_fleet.ui.row_text import (
     format_rank,
     format_step,
 )
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
@@ -49,7 +49,7 @@ class FleetList(Enum):
     SPEED = "speed"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ListRow:
     """A line. `ranks`: indexes, () for none; `step`: index, None for none; `is_first`: of its item."""
 
@@ -59,7 +59,7 @@ class ListRow:
     is_first: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ListContent:
     """A header and rows."""
 

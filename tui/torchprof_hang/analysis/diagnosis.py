@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from torchprof_hang.analysis.alignment import Group, align_groups, find_mismatches, format_ranks
@@ -19,6 +19,7 @@ from torchprof_hang.analysis.records import (
     find_place,
 )
 from torchprof_hang.analysis.transfers import explain_transfers, find_transfer
+from torchprof_tui.trace.core.records import record
 
 
 class Cause(Enum):
@@ -60,7 +61,7 @@ ACTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Diagnosis:
     """The cause. `ranks`: at fault, () for the network; `waiting`: those that wait. Times in ns, 0: unknown.
 
@@ -81,7 +82,7 @@ class Diagnosis:
     waited: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wait:
     """Ranks that wait in a collective of a group for others. `call`: as most ranks called it."""
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from torchprof_hang.analysis.alignment import Group
 from torchprof_hang.analysis.records import Operation
+from torchprof_tui.trace.core.records import record
 
 MAX_CONTEXT = 6  # earlier calls that are compared to find the same place in earlier steps
 MAX_HISTORY = 4000  # calls of a rank that are looked at, the latest
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Call:
     """An operation and the line that called it."""
 
@@ -48,7 +48,7 @@ class Call:
         return self.operation.group, self.operation.key, self.place
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Mismatch:
     """`right`, `wrong`: the calls; `kind`: what is wrong."""
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from torchprof_tui.trace.core.records import record
+
 Sizes = tuple[tuple[int, ...], ...]
 
 
@@ -25,7 +27,7 @@ class State(Enum):
     """The ring buffer of the rank no longer has it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Frame:
     """A Python frame. `peers`: the arguments dst, src of a send or receive, where they are recorded."""
 
@@ -40,7 +42,7 @@ class Frame:
         return f"{self.file.replace(chr(92), '/').rpartition('/')[2]}:{self.line}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Thread:
     """A thread. `frames`: innermost first. `is_idle`: it slept when py-spy looked; None: unknown."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from torchprof_hang.analysis.records import RankRecord, find_place
+from torchprof_tui.trace.core.records import record
 
 PEERS = ("dst", "src", "group_dst", "group_src")
 NAMES = ("send", "recv", "isend", "irecv")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Transfer:
     """A send or receive that a rank waits in. `peer`: the other rank, -1: not recorded."""
 

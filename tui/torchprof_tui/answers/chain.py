@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -22,6 +21,7 @@ from torchprof_tui.analysis.kernel.memory_transfer import measure_transfer
 from torchprof_tui.answers import html
 from torchprof_tui.answers.losses import Problem, build_losses
 from torchprof_tui.answers.record import Answer, Record, about, fill
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.navigation import find_graph_neighbours
@@ -284,7 +284,7 @@ MAX_LISTED_WORK = 20  # pieces of GPU work that are listed; count and total cove
 _NO_GPU_WORK = "no GPU work was recorded in this trace"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChainQuestion:
     """Which event was asked for: the `nth` of `count` events of a name."""
 

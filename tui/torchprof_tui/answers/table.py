@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints, overload
 
 import msgspec
@@ -25,6 +24,7 @@ from torchprof_tui.answers.arguments import check_row
 from torchprof_tui.answers.record import Answer, Record, about, as_fields, attach, fill
 from torchprof_tui.trace.core.arrays import I32
 from torchprof_tui.trace.core.extensions import import_extra
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import Trace
 
 if TYPE_CHECKING:
@@ -320,7 +320,7 @@ TABLES: dict[str, type[AnyTable]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TableQuestion:
     """Which table was asked for: `of` is a key of TABLES, `by` a Grouping; of a `step` or all."""
 

@@ -14,6 +14,7 @@ from torchprof_tui.answers.arguments import check_row, check_text
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.extensions import import_extra
+from torchprof_tui.trace.core.records import record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Event:
     """One event. `index`: its row in `Trace.events`; `parent` and `launch` are rows, too. None for what it lacks."""
 

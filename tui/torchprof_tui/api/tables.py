@@ -26,6 +26,7 @@ from torchprof_tui.answers.memory import AliveMemory, build_alive_memory
 from torchprof_tui.answers.table import Grouping, MemoryTable, Table, TableQuestion, build_sheet
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import Trace
 
 By = Grouping
@@ -142,7 +143,7 @@ MemoryBy = Literal["category", "op", "module", "line", "phase", "shape"]
 PEAK, END = "peak", "end"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemoryCurve:
     """The memory of one device: the state after each record. All int64[m]; reserved -1 where it is not recorded."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -22,6 +21,7 @@ from torchprof_tui.program.config_file import find_config_file
 from torchprof_tui.program.settings import parse_toml, shorten_home
 from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.typed_json import explain_mismatch, read_small_file
 
 SUFFIX = ".toml"
@@ -93,7 +93,7 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True):
     id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CaseList:
     """The cases in the order in which they teach, and what is wrong with the files that are none."""
 

@@ -11,7 +11,6 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,6 +21,7 @@ from torchprof_tui.program.config_file import VARIABLES
 from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.process_state import MAX_JOBS
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.typed_json import Path as PathText
 from torchprof_tui.trace.core.typed_json import read_small_file
 from torchprof_tui.trace.storage.disk_cache import parse_byte_size
@@ -35,7 +35,7 @@ KeyNames = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^\S+\Z")]
 BindingId = Annotated[str, Meta(max_length=60, pattern=r"^[a-z0-9]+(-[a-z0-9]+)*\.[a-z0-9]+(-[a-z0-9]+)*\Z")]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Setting:
     """One setting: its dotted key, msgspec type, default as shown, what is allowed, and a sentence for `--init`."""
 
@@ -111,7 +111,7 @@ SETTINGS = (
 KEYS_HELP = 'keys by the id of their binding (torchprof-tui config --keys lists the ids), such as "time.fit" = "z"'
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Problem:
     """What is wrong with one key of the file, as one line; `key` is "" where the whole file cannot be read."""
 
@@ -119,7 +119,7 @@ class Problem:
     line: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Configuration:
     """The file's valid values by dotted key, its remapped keys by binding id, and what is wrong with the rest."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from torchprof_tui.runs.recording_request import DEFAULT_OUTPUT, RecordingRequest
 from torchprof_tui.runs.request_signature import add_signature, is_signed_by_user
@@ -20,13 +20,14 @@ from torchprof_tui.runs.run_result import (
     read_result,
 )
 from torchprof_tui.trace.core.errors import UnreadableFileError
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.typed_json import decode_typed_json, explain_version, read_small_file
 from torchprof_tui.trace.core.user_files import make_absolute, replace_file
 
 MAX_FOLDERS = 1_000  # folders that are searched for past runs, the last changed first
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StoredRequest:
     """A request that was read from the file at `path` and made in folder `cwd`.
 
@@ -41,7 +42,7 @@ class StoredRequest:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PastRun:
     """One run: its request, when it started (Unix seconds), and what it saved."""
 

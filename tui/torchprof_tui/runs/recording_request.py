@@ -12,10 +12,10 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.user_files import create_state_folder, find_state_folder, replace_file
 
 # Located relative to this package and not by sys.path, where a folder of the user may have the same name. Installed, it
@@ -54,7 +54,7 @@ class RequestError(ValueError):
     """The request cannot be recorded; the message says why and what to do, in one line."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Option:
     """One option of the harness. `help` is one line; `values` are the values that a choice accepts."""
 
@@ -111,7 +111,7 @@ OPTIONS = (
 """The options of a recording, in the order of the form and of --help."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RecordingRequest:
     """What to record: a workload or the user's own command, with the harness's options as words."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
@@ -16,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from torchprof_tui.trace.core.errors import UnreadableFileError
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.typed_json import (
     Count,
     ExitStatus,
@@ -80,7 +80,7 @@ MAX_RANKS = 16_384  # manifests of ranks that are read; more than any job that w
 _RANK_MANIFEST = re.compile(r"manifest\.rank([0-9]{1,9})\.json")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RunResult:
     """How a run ended and what it saved. Paths are absolute; `traces` are sorted by rank, then by time.
 

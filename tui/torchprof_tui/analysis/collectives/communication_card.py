@@ -10,7 +10,7 @@ Parts sum exactly: `hidden + exposed == total` and `waiting + transfer == total`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -33,13 +33,14 @@ from torchprof_tui.analysis.collectives.communication_waiting import (
 from torchprof_tui.analysis.time.gpu_time import cover_events, work_mask
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, Bool, is_in, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.communication_kernels import Operation
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CommunicationTimes:
     """Times of communication, ns of the scope. `total`: the union of its kernels, whatever their streams.
 
@@ -66,14 +67,14 @@ class CommunicationTimes:
         return {f"{name}_ns": getattr(self, name) for name in names}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeviceCommunication(CommunicationTimes):
     """Communication of one device."""
 
     device: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OperationRow:
     """One kind of collective: `time` and `waiting` in ns are sums over its `count` kernels, of their part in the scope.
 
@@ -113,7 +114,7 @@ class OperationRow:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CommunicationCard(CommunicationTimes):
     """The communication of one rank in a scope: its times summed over the devices that did any GPU work.
 
@@ -224,7 +225,7 @@ def build_communication_card(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Kernels:
     """The kernels of a trace: columns [k]; `time`, `wait_time` int64[k] in ns of the window, `inside` bool[k]."""
 
@@ -251,7 +252,7 @@ def _measure_device(kernels: _Kernels, device: int, compute: Intervals, window: 
         total=communication.total,
         exposed=exposed.total,
         waiting=waiting.total,
-        exposed_waiting=(waiting & exposed).total,
+        exposed_waiting=waiting.measure_overlap(exposed),
         undecided=(communication - decided).total,
         device=device,
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from torchprof_tui.analysis.kernel.names.syntax import TYPE_BYTES
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool, is_in, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.communication_kernels import (
     CommunicationKernel,
     Operation,
@@ -50,7 +50,7 @@ _MAX_ANCESTORS = 6
 """Callers looked at above a launch: the annotation, `record_param_comms`, `c10d::…` follow each other."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CommunicationRecords:
     """k communication kernels of one trace, by event. Messages: the larger of input and output.
 

@@ -32,6 +32,7 @@ from torchprof_tui.analysis.time.host_stalls import HostSpeed, HostStall, compar
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.analysis.time.kernel_speed import KernelSpeed, compare_kernel_speed
 from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool, is_in, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.communication_kernels import WAITING_OPERATIONS, Operation
@@ -225,7 +226,7 @@ SOURCES = tuple(WaitingSource)  # sources by number, for columns of them
 UNDECIDED = len(SOURCES)  # the number of kernels whose wait is unknown; all of their time counts as transfer
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Waits:
     """The wait at the start of each of k kernels: `time` int64[k] in ns, and `source` uint8[k], indexes into `SOURCES`
     or UNDECIDED."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, COPIES, EXPOSED, OUTSIDE
 from torchprof_tui.analysis.time.chance import estimate_difference_noise, estimate_paired_noise
 from torchprof_tui.trace.core.arrays import F64, sorted_unique
+from torchprof_tui.trace.core.records import record
 
 GPU_CLASS, IDLE, CPU = "gpu:", "idle:", "cpu:"
 """Prefixes of the ids of parts: GPU time by class of kernel, GPU idle time by cause, the main thread's time."""
@@ -34,7 +34,7 @@ MAX_MEASURED_STEPS = 48
 """Steps whose parts are measured one by one for their spread, evenly chosen: enough for an estimate within 10 %."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PartChange:
     """A part of the step on both sides: ns a step. `noise`: what the difference may be by chance, None if unknown.
 
@@ -58,7 +58,7 @@ class PartChange:
         return None if self.noise is None else abs(self.delta) <= self.noise
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Account:
     """The difference of one step, B less A, ns. `parts` sum to `a`, `b` and `delta`; those beyond noise come first.
 

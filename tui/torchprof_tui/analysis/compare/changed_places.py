@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -30,6 +30,7 @@ from torchprof_tui.analysis.patterns.verdict.time_tree import divide_compute, li
 from torchprof_tui.analysis.patterns.verdict.tree_model import COPIES, EXPOSED
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
 from torchprof_tui.trace.core.arrays import I64, find_largest, is_in, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 
 K = TypeVar("K", bound=Hashable)
@@ -79,7 +80,8 @@ def _measure_sections(side: SideAnalysis, cause: IdleCause) -> tuple[float, dict
     unit = side.side.step_count * max(len(devices), 1)
     idle = [view.gap_finder.list_cause_intervals(gaps, cause, device) for device in devices]
     return sum(each.total for each in idle) / unit, {
-        name: sum((each & intervals).total for each in idle) / unit for name, intervals in _find_sections(view).items()
+        name: sum(each.measure_overlap(intervals) for each in idle) / unit
+        for name, intervals in _find_sections(view).items()
     }
 
 
@@ -109,7 +111,7 @@ _MAX_GROUPS = 512
 _MAX_GAPS = 10  # gaps whose lines are looked up, the longest of those in question
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NamedChange:
     """How much one place or op changed, B less A, ns of one step. `text`: as recorded, `clean` it."""
 
@@ -118,7 +120,7 @@ class NamedChange:
     line: SourceLine | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlacesOfChange:
     """Where a part changed, the largest change first: `lines` of the program, `ops` by name. Empty where unknown."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from torchprof_tui.analysis.compare.execution import describe_set_up, find_execution, find_set_up
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis, are_same_steps
 from torchprof_tui.analysis.throughput.op_inputs import parse_inputs
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
@@ -23,7 +23,7 @@ _MAX_CHARACTERS = 80  # an op may take hundreds of tensors
 _SHORT_TYPES = {"c10::BFloat16": "bf16", "c10::Half": "fp16", "float": "fp32", "double": "fp64", "long int": "int64"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InputDifference:
     """An op whose inputs differ: its name and the inputs that only one side has, as texts."""
 
@@ -97,7 +97,7 @@ _NOT_RECORDED = "not recorded"
 _OTHER_GPU = "kernel times differ by the hardware"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RecordingDifference:
     """Something that is not the same in both recordings. Texts may be from the files: `clean` them."""
 

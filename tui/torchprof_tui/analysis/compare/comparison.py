@@ -22,6 +22,7 @@ from torchprof_tui.analysis.compare.memory_change import PeakChange, compare_pea
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.compare.step_selection import ComparisonError, StepSelection
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -29,7 +30,7 @@ from torchprof_tui.trace.model.trace import Trace
 MAX_RANKS = 16  # ranks that are measured, the first ones: each takes some tenths of a second
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RankChange:
     """The mean step of one rank in both runs, ns."""
 

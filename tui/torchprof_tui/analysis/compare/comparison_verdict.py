@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from torchprof_tui.analysis.compare.account import CPU, GPU_CLASS, IDLE, LABEL_OF_CPU, Account, PartChange
 from torchprof_tui.analysis.compare.changed_places import NamedChange, describe_line, describe_lines, find_places
@@ -15,6 +14,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
 from torchprof_tui.analysis.patterns.rules.warmup import describe_launches, format_per_step
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, EXPOSED, TimePart
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 
 MAX_CAUSES = 3  # causes that a verdict names; the account has all
@@ -31,7 +31,7 @@ ONE_STEP_SHARE = 2 / 3
 MAX_LISTED_STEPS = 4  # steps of two ranks whose differences are listed in the headline
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChangeCause:
     """A part of the step that changed. `pattern`: the fired one that explains most of it, on `side` ("a" or "b").
 
@@ -47,7 +47,7 @@ class ChangeCause:
     ops: tuple[NamedChange, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ComparisonVerdict:
     """The answer that is read first. `headline`: how much longer or shorter a step is, and whether by chance; or why
     the two cannot be compared. `why`: the part that changed most, `action`: what to do about it; "" for nothing.

@@ -12,6 +12,7 @@ from torchprof_tui.analysis.compare.matched_rows import find_same_calls
 from torchprof_tui.analysis.compare.matching import MatchedGroup, MatchedPairs, TreeMatch
 from torchprof_tui.analysis.compare.op_tree import Side
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+from torchprof_tui.trace.core.records import record
 
 
 class EventStatus(IntEnum):
@@ -45,7 +46,7 @@ def match_events(match: TreeMatch, side_a: Side, side_b: Side) -> tuple[EventMat
     return _link_events(sides[0], sides[1], len(side_a.trace)), _link_events(sides[1], sides[0], len(side_b.trace))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Places:
     """By node, or by row of GPU work: `number` int64[n] of its place, the same on both sides, -1 where only one side
     has it; `status` uint8[n]."""
@@ -54,7 +55,7 @@ class _Places:
     status: U8
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _PlacedEvents:
     """The k compared events of a side: `event` int32[k]; `key` int64[k]: place and step, -1 for one side only."""
 

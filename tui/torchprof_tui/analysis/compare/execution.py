@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from torchprof_tui.analysis.patterns.engine.practices import GRAPH_LAUNCH_REGEX
 from torchprof_tui.analysis.patterns.rules.host_code import measure_cpu_work
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import is_in, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration, format_part
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -22,7 +22,7 @@ _INDUCTOR_KERNEL = re.compile(r"triton_(poi|per|red|tem|mm|for|unk)_")
 _CAPTURE_REGEX = r"(cuda|hip)(StreamEndCapture|GraphInstantiate)"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Execution:
     """How the compared steps run. `replays`: launches of graphs a step; `in_graphs`: their GPU work, of all `work`."""
 
@@ -58,7 +58,7 @@ def find_execution(side: SideAnalysis) -> Execution:
     return Execution(is_compiled, len(sorted_unique(in_graphs)) / count, len(in_graphs) / count, side.work_per_step)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SetUp:
     """The set-up of a program in what is compared, until `end` (ns). `share`: of the time; `signs`: what shows it."""
 

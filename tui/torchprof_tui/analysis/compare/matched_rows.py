@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -37,6 +37,7 @@ from torchprof_tui.analysis.dispatch.call_sites import CallSites
 from torchprof_tui.analysis.graphs.captured_nodes import remove_mark
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -45,7 +46,7 @@ NO_MODULE = "(no module)"
 CPU_CALLS = "(calls on the CPU)"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SideSums:
     """Sums over all compared steps of one side: calls, CPU self time and GPU time in ns."""
 
@@ -146,7 +147,7 @@ class RowStatus(TextEnum):
     NOT_MATCHED = "not matched"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ComparedRow:
     """One row. `sums_a`, `sums_b`: whole numbers over all compared steps; the properties are per step, times in ns.
 
@@ -217,7 +218,7 @@ class ComparedRow:
         return f"{self.name_a} → {self.name_b}" if self.name_a else self.name_b
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ComparedRows:
     """`rows` by size of the difference. `not_matched`: GPU work whose launch is not in the trace, where rows are by
     op or module; it belongs to no op. `total`: the whole of both sides, the exact sum of the rows and `not_matched`."""
@@ -248,7 +249,7 @@ def _first_event(first: int, second: int) -> int:
     return min(first, second) if min(first, second) >= 0 else max(first, second)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Items:
     """What is summed, one side: m items with a name each. `names` by `name` int32[m]; int64[m] sums."""
 
@@ -450,7 +451,7 @@ def _sum_unmatched(tree: ComparedTree) -> SideSums:
 Device = Literal["cpu", "gpu"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NameRow:
     """All calls of one name in the compared steps of either side; totals in ns, including nested calls."""
 

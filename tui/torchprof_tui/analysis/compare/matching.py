@@ -26,6 +26,7 @@ from torchprof_tui.analysis.compare.op_tree import (
 from torchprof_tui.analysis.compare.region_matching import match_region
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
 
@@ -92,7 +93,7 @@ class InputDigests:
         return numbers if numbers.any() else None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MatchedGroup:
     """A group of calls, or of rows of GPU work, and the lowest common callers `caller_a`, `caller_b`, nodes."""
 
@@ -103,7 +104,7 @@ class MatchedGroup:
     is_fused: bool = False  # see NodeGroup
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MatchedPairs:
     """k pairs, int32[k] each; `caller_a` and `caller_b`: the lowest common callers of pairs out of their nesting, -1
     for pairs that are matched in their place."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from torchprof_tui.analysis.memory.categories import Category
 from torchprof_tui.analysis.memory.memory_history import (
@@ -16,10 +15,11 @@ from torchprof_tui.analysis.memory.memory_history import (
     MemoryState,
     build_memory_history,
 )
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import Trace
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PeakPart:
     """Memory of one category, op and line at both peaks, in bytes. `op`, `line`: "" where not known.
 
@@ -37,7 +37,7 @@ class PeakPart:
         return self.b - self.a
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PeakChange:
     """The peaks of one device in the whole of both recordings. `parts` sum to `a`, `b`; the largest change first."""
 

@@ -12,7 +12,6 @@ the replayed kernels belong to them. Work without a captured op stays with the l
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,12 +27,13 @@ from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.step_bounds import find_launch_starts
 from torchprof_tui.trace.core.arrays import I32, I64, Array, is_in, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Step, Trace
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Side:
     """A trace and its compared steps. `trace` is that of one rank; times are ns of its own clock.
 
@@ -56,7 +56,7 @@ class Side:
         return self.window[1] - self.window[0]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Levels:
     """k calls that are nodes of a call tree, by lane and start.
 
@@ -170,7 +170,7 @@ MAX_NODES = 200_000
 _CPU_KINDS = (Kind.STEP, Kind.ANNOTATION, Kind.PYTHON, Kind.OP, Kind.RUNTIME)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SelectedEvents:
     """The events of a side that are compared, ascending rows of the trace: int32[...] each.
 
@@ -182,7 +182,7 @@ class SelectedEvents:
     work: I32
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkTable:
     """The GPU work of a tree, k rows by (node, order of launch and start).
 
@@ -198,7 +198,7 @@ class WorkTable:
     first: I32  # int32[nodes + 1]: bounds of each node's rows
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OpTree:
     """n nodes in preorder, siblings in the order of their calls; node 0 is the step, its children are threads.
 

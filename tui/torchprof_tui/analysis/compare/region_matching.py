@@ -15,9 +15,10 @@ from torchprof_tui.analysis.alignment.sequence_alignment import Pairs, align_seq
 from torchprof_tui.analysis.compare.compared_tree import U64, ComparedTree, simplify_op
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.core.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeGroup:
     """Calls of both sides that correspond as a whole, but not one to one. One side may be empty.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from torchprof_tui.trace.core.records import record
 
 
 class ComparisonError(ValueError):
@@ -13,7 +14,7 @@ class ComparisonError(ValueError):
 _NUMBERS = re.compile(r"#?(\d{1,18})(?:\.\.#?(\d{1,18}))?")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StepSelection:
     """Steps by number (N of `ProfilerStep#N`), both ends included, or a time range in ns; nothing: the steady ones."""
 

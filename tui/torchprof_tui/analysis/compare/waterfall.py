@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from torchprof_tui.trace.core.records import record
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.compare.account import Account
@@ -12,7 +13,7 @@ MAX_PARTS = 12  # parts that are drawn one by one; the rest is one row
 _MIN_SHARE = 0.001  # smaller changes, of the longer step, are drawn as a part of the rest
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WaterfallRow:
     """A row: a part with the time of both sides, ns; `start`, `end`: from where to where it moves the step's time."""
 

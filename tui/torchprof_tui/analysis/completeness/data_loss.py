@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.problems import Problem, excerpt
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import Trace
 
 SLICE_KEY = "torchprof_tui_slice"  # top-level key of the trace file that holds the metadata
 _MAX_TIME = 2**62  # ns, 146 years: the sum of two larger times would overflow int64
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SliceMetadata:
     """`source_name`: file name of the source, "" if not recorded. `source_range`: ns on the source's clock.
     `slice_range`: the same range on the slice's clock, None for older slices, which do not record the offset between
@@ -120,7 +120,7 @@ _TRUNCATING_PROBLEMS = (
 """The number of entries lost after one of these is unknown."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DataLoss:
     """`lost_entries`: entries that were found and could not be read, of `total_entries`. `truncation`: why an unknown
     number of further entries is missing, "" where all are accounted for.

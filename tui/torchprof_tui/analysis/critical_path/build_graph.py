@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from torchprof_tui.analysis.critical_path.autograd_edges import add_hand_overs
@@ -23,6 +21,7 @@ from torchprof_tui.analysis.critical_path.launch_edges import (
 from torchprof_tui.analysis.critical_path.step_window import NO_EVENT, StepWindow
 from torchprof_tui.analysis.critical_path.wait_edges import add_blocking_calls, add_stream_waits
 from torchprof_tui.trace.core.arrays import I32, I64, U8, is_in, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -36,7 +35,7 @@ _ALWAYS_SHORT = 10_000
 """A delay up to this many times the median of its kind, or ns, is latency; a longer one hides a dependency."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BuiltGraph:
     """A graph, and what its builders learned. `unknown_waits`: of streams; `unknown_blocks`: of blocking calls."""
 

@@ -27,13 +27,14 @@ from torchprof_tui.analysis.critical_path.segments import (
 )
 from torchprof_tui.analysis.critical_path.step_window import StepWindow, select_step, select_window
 from torchprof_tui.trace.core.arrays import I32, I64, is_in
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 
 MAX_REPLAY_ERROR = 0.05  # share of the recorded time above which the graph lacks dependencies that matter
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KindShare:
     """Time of one kind on the path, ns; `share` of the window, 0..1; in `count` segments.
 
@@ -49,7 +50,7 @@ class KindShare:
     rank: int = NO_RANK
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RankShare:
     """Time of one rank on a path of several ranks, ns; `share` of the path, 0..1; in `count` contiguous parts."""
 
@@ -59,7 +60,7 @@ class RankShare:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PathEvent:
     """An event on the path: its row, and how much of its time is on the path, ns."""
 
@@ -67,7 +68,7 @@ class PathEvent:
     time: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OffPathWork:
     """GPU work of one name, an index of `trace.names`, that is not on the path: `time` and least `slack` in ns."""
 

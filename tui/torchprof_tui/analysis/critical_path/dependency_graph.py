@@ -8,13 +8,13 @@ The loops of the replay run over columns of plain numbers in topological order: 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 
 from torchprof_tui.analysis.critical_path.step_window import NO_EVENT, StepWindow
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+from torchprof_tui.trace.core.records import record
 
 
 class EdgeKind(IntEnum):
@@ -54,7 +54,7 @@ INFERRED_KINDS = (EdgeKind.EVENT_BY_ORDER, EdgeKind.SYNC_BY_ORDER, EdgeKind.HAND
 """Edges that follow from the order of calls and from times; nothing recorded says so."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DependencyGraph:
     """Nodes in topological order and edges by target. Times in ns from the trace's first event.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import IntEnum
 
 import numpy as np
@@ -16,13 +16,14 @@ from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, is_in, sorted_unique
 from torchprof_tui.trace.core.late_regex import compile_later
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
 _INSTANT_KINDS = (Kind.INSTANT, Kind.MEMORY, Kind.ASYNC)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ThreadTimeline:
     """From `time[i]` to `time[i + 1]` the innermost event is `event[i]` (-1 for none): int64[k], int32[k]."""
 
@@ -109,7 +110,7 @@ _SYNC = compile_later(SYNC_CALL_REGEX)
 _HOST_KINDS = (Kind.STEP, Kind.ANNOTATION, Kind.PYTHON, Kind.OTHER)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Segments:
     """The critical path, s segments in time order, without gaps: `end[i] == start[i + 1]`. Times in ns.
 
@@ -235,7 +236,7 @@ WAITS = (SegmentKind.QUEUE, SegmentKind.UNATTRIBUTED, SegmentKind.RANK)
 """Segments in which no event takes the time: their event is what waits, or was waited for."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PathRows:
     """The time of a path on each row, as intervals that neither overlap nor touch, by row and start.
 

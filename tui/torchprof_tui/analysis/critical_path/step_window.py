@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from torchprof_tui.analysis.time.step_bounds import (
     list_gpu_work,
 )
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.steps import Step
 from torchprof_tui.trace.model.trace import Trace
@@ -28,7 +29,7 @@ class WindowError(ValueError):
     """There is no such step, or nothing to follow a path through. `str()` is one line for the user."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GpuWorkColumns:
     """The GPU work of a window, m pieces by lane and start.
 
@@ -60,7 +61,7 @@ class GpuWorkColumns:
         return GpuWorkColumns(*(getattr(self, each.name)[kept] for each in fields(self)))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StepWindow:
     """A step on its CPU thread (`start` to `cpu_end`, ns), and from `begin` until its last GPU work has ended (`end`).
 

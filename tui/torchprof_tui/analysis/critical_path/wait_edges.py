@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, is_in, sorted_unique
 from torchprof_tui.trace.core.late_regex import compile_later
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
@@ -31,7 +31,7 @@ _LONG_CALL = 20_000  # ns from which a blocking call must have waited for someth
 _NEAREST = 8  # works that are tried, from the last one back, for one that was launched before the blocking call
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SyncEvents:
     """`cuda_sync` events: their call, the stream that waits, the stream and record call that it waits for; all [k].
 

@@ -8,11 +8,10 @@ levels up by the one 2k levels up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -59,7 +58,7 @@ def find_outermost_ancestor(parent: I32, nodes: Array, mask: Bool) -> I64:
     return outermost
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Level:
     """The parents of a column of nodes, equal ones in a row kept once.
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import compute_depths, find_nearest_ancestor
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, is_in, sum_by_index
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
@@ -79,7 +80,7 @@ MAX_LEVELS = 1000
 """Deeper calls are not listed; their time counts for their ancestors. It is Python's default recursion limit."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InsertedCalls:
     """k calls between launches and their GPU work. `names`: of the trace, then others; `name` int32[k] indexes them.
 

@@ -8,7 +8,6 @@ in traces whose linked events show that these ids belong to ops.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import cast, overload
 
@@ -17,6 +16,7 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.ancestry import is_ancestor_or_self
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I32, I64, is_in, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -132,7 +132,7 @@ _NOTES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Hop:
     """One event of a chain. `offset`: ns after the start of the previous hop, 0 for the first."""
 
@@ -145,7 +145,7 @@ class Hop:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GpuWork:
     """One GPU event launched by an event. `share`: of all GPU time launched by that event, 0..1."""
 
@@ -155,7 +155,7 @@ class GpuWork:
     share: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LaunchedWork(Sequence[GpuWork]):
     """All GPU work launched by an event and its descendants, longest first: k events. `GpuWork` is created on access.
 
@@ -189,7 +189,7 @@ class LaunchedWork(Sequence[GpuWork]):
 NO_LAUNCHED_WORK = LaunchedWork(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chain:
     """The chain through `event`, outermost hop first; times in ns.
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import Trace
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SiblingPosition:
     """Position of an event among its parent's children, or among the outermost events of its lane."""
 
@@ -20,7 +20,7 @@ class SiblingPosition:
     share: float | None  # of the parent's duration; None at the top or where the parent has none
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SameNameStatistics:
     """Position of an event among those of the same name and category, in time order; durations in ns."""
 
@@ -68,7 +68,7 @@ def compute_same_name_statistics(trace: Trace, event: int) -> SameNameStatistics
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EventContext:
     """Position, statistics and args of an event. `args`: as in the file, {} if `args_error` gives a reason."""
 

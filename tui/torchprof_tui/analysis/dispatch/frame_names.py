@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any
 
 from torchprof_tui.trace.core.late_regex import compile_later
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import RECORDER_FRAME
 
 
@@ -34,7 +35,7 @@ class AnnotationOrigin(IntEnum):
     INTERNAL = 2  # says nothing about the program, such as `Torch-Compiled Region: 0/0`
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Frame:
     """A Python frame. `file`: as recorded. `line`: where the function begins; None for a frame that was open when the
     recording began, of which the profiler records the line that ran at that moment (`forget_line`)."""
@@ -165,7 +166,7 @@ FRAME, ANNOTATION, MODULE = "frame", "annotation", "module"
 UNKNOWN_LINE = "line unknown: this frame began before the recording"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SourceLine:
     """A line of the program, or the annotation or module that is known instead. Texts are as recorded: `clean` them.
 

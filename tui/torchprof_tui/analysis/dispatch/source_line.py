@@ -40,6 +40,7 @@ from torchprof_tui.analysis.dispatch.frame_names import (
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.gpu_time import cover_events
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, find_largest, is_in, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_part
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import SparseColumn, Trace
@@ -97,7 +98,7 @@ def find_open_names(trace: Trace) -> frozenset[int]:
 MIN_SHARE = 0.1  # share of the events' time from which a frame that they call is named
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CalledFrame:
     """A frame with its part of the time of the events that call it: `time` of `total`, ns."""
 

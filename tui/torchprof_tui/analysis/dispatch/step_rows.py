@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.chain import Chain, ChainFinder, HopRole, list_ancestors
 from torchprof_tui.analysis.kernel.kernel_summary import DurationStatistics, compute_duration_statistics
 from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.steps import Step, parse_step_name
@@ -37,7 +38,7 @@ TIMES = ("first_op_gap", "op_gap", "dispatch", "launch_latency", "queue_delay", 
 """The measured attributes of a row."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StepRow:
     """The event of one step and its chain; times in ns, None where the chain has no such part. Events are rows.
 
@@ -65,7 +66,7 @@ class StepRow:
     has_shapes: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StepRows:
     """The rows of all steps in which the event occurs, by time; see `compare_steps`.
 

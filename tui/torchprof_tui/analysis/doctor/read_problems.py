@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from torchprof_tui.analysis.completeness.data_loss import LOSS_MEANINGS, list_losses, read_slice_metadata
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.extensions import find_source_named
 from torchprof_tui.trace.core.problems import Problem
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.trace.model.trace import Trace
@@ -23,7 +23,7 @@ class Section(TextEnum):
     MISSING = "not recorded"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Remark:
     """One finding about a trace.
 
@@ -41,7 +41,7 @@ class Remark:
     event: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Diagnosis:
     """All remarks on a trace: by section, most frequent first within each."""
 

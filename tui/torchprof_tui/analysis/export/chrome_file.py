@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +22,7 @@ from torchprof_tui.trace.build.event_kinds import PROFILER_PIDS
 from torchprof_tui.trace.core.bounded_json import dump_bounded
 from torchprof_tui.trace.core.problems import ProblemTally
 from torchprof_tui.trace.core.process_state import pause_garbage_collection
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.decode.interning import text_of
 from torchprof_tui.trace.decode.timestamps import parse_times
 from torchprof_tui.trace.json_text.salvage import parse_chunk
@@ -33,7 +33,7 @@ from torchprof_tui.trace.model.trace import Trace
 _MAX_PROCESS = 2**31 - 1  # largest number of a process that readers of the format take
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProcessNumbers:
     """How processes are numbered: rank N has the numbers from N · `per_rank` on.
 
@@ -139,7 +139,7 @@ _OF_ONE_RANK = ("distributedInfo", "traceName", "trace_id")
 """Top-level keys that would say that the file is of one rank."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChromeFile:
     """What was written: `entries` of `traceEvents`; the other fields as in `SliceResult`."""
 

@@ -23,6 +23,7 @@ from torchprof_tui.trace.core.arrays import I32, I64, block_slices
 from torchprof_tui.trace.core.atomic_file import open_atomically
 from torchprof_tui.trace.core.extensions import import_extra
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.trace import Trace
@@ -42,7 +43,7 @@ NUMBER_COLUMNS = ("stream", "device", "rank", "step", "correlation", "parent", "
 COLUMNS = (*TEXT_COLUMNS[:3], *TIME_COLUMNS, *TEXT_COLUMNS[3:], *NUMBER_COLUMNS)  # all columns, in the order of files
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DictionaryColumn:
     """A column of texts: row i has `values[codes[i]]`. `codes`: int32[n]."""
 

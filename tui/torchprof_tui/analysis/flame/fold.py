@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import (
@@ -15,6 +13,7 @@ from torchprof_tui.analysis.dispatch.frame_names import MODULE_CALL_PREFIX
 from torchprof_tui.analysis.flame.flame_tree import FlameTree, FoldBy, FoldTime, NoFramesError
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
@@ -184,7 +183,7 @@ class _Names:
         return names
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Paths:
     """The paths of frames: `of_frame` int32[k]; `parent` int32[count] with the fixed nodes, `name` without them."""
 
@@ -239,7 +238,7 @@ def _find_earliest(trace: Trace, node_of_event: I32, events: I32, count: int) ->
     return first
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Columns:
     """The columns of a tree whose nodes are numbered by level."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -18,6 +17,7 @@ from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, is_in
 from torchprof_tui.trace.core.late_regex import compile_later
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
@@ -45,7 +45,7 @@ class NodeType(IntEnum):
 _TYPE_OF_KIND = {Kind.COPY: NodeType.COPY, Kind.MEMSET: NodeType.FILL}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CaptureSequence:
     """k launches in program order that one graph may have been captured from.
 

@@ -7,7 +7,6 @@ the graph, once for each replay, without CPU time.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from torchprof_tui.analysis.dispatch.call_tree import DispatchTree, InsertedCall
 from torchprof_tui.analysis.dispatch.frame_names import MODULE_CALL_PREFIX
 from torchprof_tui.analysis.graphs.captured_ops import CapturedOps, get_captured_ops
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -28,7 +28,7 @@ FindLevels = Callable[[Trace], Bool]  # select the events of a capture that are 
 _MAX_NESTING = 200  # levels inside each other that become nodes: only runaway recursion is deeper
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CapturedNodes:
     """k captured calls, one for each replay and call; w pieces of replayed work that have one.
 

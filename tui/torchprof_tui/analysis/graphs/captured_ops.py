@@ -30,6 +30,7 @@ from torchprof_tui.analysis.graphs.replay_join import (
 )
 from torchprof_tui.analysis.search.name_search import OP_LABELS, EventLabels
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -38,7 +39,7 @@ from torchprof_tui.trace.query.read_entries import read_entries
 _LABEL_KEYS = ("module_fqn", "name", "str")  # fields that name what a node belongs to, the most precise first
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeAnnotations:
     """`index` int32[W]: into `texts` for each piece of replayed work; 0 stands for none."""
 
@@ -107,7 +108,7 @@ DOUBT_TEXT = {
 """Why the shapes of an op may be others, for people."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CapturedOp:
     """The op of one replayed kernel. `trace`: that of the capture, None where only an annotation is known.
 
@@ -283,7 +284,7 @@ SOURCE_TEXT = {
 """Where the op of a replayed kernel was found."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CapturedChain:
     """The op of a replayed kernel with its chain in the capture, outermost hop first; [] for an annotation alone.
 

@@ -9,7 +9,7 @@ by dynamic programming; a kernel that other interleavings of that score place el
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from functools import lru_cache
 
@@ -20,6 +20,7 @@ from torchprof_tui.analysis.graphs.capture_sequences import CaptureSequence, Nod
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, sorted_unique
+from torchprof_tui.trace.core.records import record
 
 MAX_CELLS = 4_000_000
 """Cells of the table (kernels of one stream times those of the other): 32 MB for each of four tables."""
@@ -105,7 +106,7 @@ MIN_SHARE = 0.5
 """Smallest share of a replay's kernels whose names a capture must have, in order, to be taken as its capture."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReplayedSequence:
     """n pieces of work of one replay in canonical order: names as codes int64[n], types uint8[n], streams int64[n],
     grids int64[n, 3] (-1 where not recorded). `is_ordered`: in the order of capture, whatever the streams."""
@@ -134,7 +135,7 @@ class Doubt(IntEnum):
     OTHER_CALL = 4  # the same kernels occur several times there, and which of them it is, is unknown
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeMatch:
     """`position` int32[n]: the launch of each piece in the capture's sequence, -1 for none.
 

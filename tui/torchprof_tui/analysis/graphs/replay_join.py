@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from math import gcd
 
@@ -27,6 +26,7 @@ from torchprof_tui.analysis.graphs.node_matching import (
 )
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.core.late_regex import compile_later
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -35,7 +35,7 @@ _SPLIT_CALL = compile_later(r"enqueueCommand|memcpy|memset", re.IGNORECASE)
 """Calls that may cause several pieces of GPU work without a graph."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Replays:
     """L replays and the W pieces of GPU work in them.
 
@@ -139,7 +139,7 @@ class Reason(IntEnum):
     NO_OPS_OF_THREAD = 7
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Join:
     """For each of W pieces of replayed work: the source trace and the call in it, or the reason why there is none.
 
@@ -154,7 +154,7 @@ class Join:
     doubt: U8
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Candidate:
     trace_index: int
     sequence: CaptureSequence

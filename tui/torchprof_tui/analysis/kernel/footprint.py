@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, isfinite, prod
 from typing import Any
 
@@ -27,6 +27,7 @@ from torchprof_tui.analysis.kernel.occupancy import (
     parse_device,
 )
 from torchprof_tui.trace.core.arrays import is_in
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
@@ -81,7 +82,7 @@ _LIBRARY_NAMESPACE = re.compile(r"\bat::|cudnn|cublas|cutlass|\bcub::|\bthrust::
 Dim3 = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReportedOccupancy:
     """Occupancy values that Kineto wrote for a kernel; None if absent."""
 
@@ -92,7 +93,7 @@ class ReportedOccupancy:
     limited_by: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Footprint:
     """Footprint of one kernel. `occupancy` is None if the block size is unknown."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.arrays import I32, is_in
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.trace import Trace
 
@@ -20,7 +20,7 @@ _COUNT_FIRST = re.compile(rf"(\d{{1,{_LONGEST_COUNT}}})\s?[×x]?\s")
 _ALIASES = {"matmul": "gemm", "mm": "gemm", "pointwise": "elementwise", "memcpy": "memory", "copies": "copy"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Guess:
     """A kernel class ("gemm") or part of a name ("flash"), and the expected count; None means at least one."""
 
@@ -28,7 +28,7 @@ class Guess:
     count: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GuessResult:
     """One row of the comparison. `guess`: None for kernels without a guess. `time`: of all matching events, ns."""
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from torchprof_tui.analysis.kernel.footprint import Footprint, compute_footprint
 from torchprof_tui.analysis.kernel.memory_transfer import Transfer, measure_transfer
 from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool, is_in
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DurationStatistics:
     """Statistics of `count` durations in ns. Percentiles interpolate linearly, as in numpy."""
 
@@ -28,7 +27,7 @@ class DurationStatistics:
     total: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KernelInstances:
     """All k GPU events of one name, in time order. `selected_index`: index of the selected event.
 
@@ -104,7 +103,7 @@ def _read_shapes(trace: Trace, column: str, events: I32) -> Array:
     return shapes
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KernelSummary:
     """`footprint` for a kernel or collective, `transfer` for a copy or fill; the other is None.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from torchprof_tui.analysis.kernel.footprint import find_device, read_args_if_readable, read_column
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -61,7 +61,7 @@ _PCIE_BANDWIDTHS: dict[float, float] = {3: 15.75, 4: 31.5, 5: 63.0}
 """GB/s per direction over 16 lanes, after line coding: 8, 16, 32 GT/s x 16 x 128/130 / 8 (PCI-SIG)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Transfer:
     """A copy or fill. Bandwidths in GB/s (10^9 bytes per second); None if unknown."""
 

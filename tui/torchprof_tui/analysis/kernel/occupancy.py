@@ -18,15 +18,16 @@ AMD traces have neither registers nor static shared memory, so those limits are 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace_metadata import DeviceProperties
 
 KIB = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CapabilityLimits:
     """One column of the table of technical specifications. Bytes, and numbers per SM."""
 
@@ -67,7 +68,7 @@ MAX_REGISTERS_PER_THREAD = 255  # hardware limit of registers per thread
 LIMIT_NAMES = ("warps", "registers", "shared_memory", "blocks")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Device:
     """A GPU as described by `deviceProperties`; None for values that are neither in the trace nor in the table."""
 
@@ -124,7 +125,7 @@ def parse_device(properties: DeviceProperties) -> Device:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LaunchConfig:
     """Resources that a kernel needs on each SM; None for values that the trace does not have."""
 
@@ -135,7 +136,7 @@ class LaunchConfig:
     min_shared_memory: int | None = None  # lower bound in bytes if `shared_memory` is unknown
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Occupancy:
     """Theoretical occupancy of a launch.
 
@@ -247,7 +248,7 @@ def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OccupancyChange:
     """A change of one launch parameter and the resulting occupancy."""
 

@@ -10,7 +10,6 @@ allocated with the first product, so a recording of steady steps sees memory of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -31,6 +30,7 @@ from torchprof_tui.analysis.memory.producers import (
 )
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.core.arrays import I64, U8, Bool, is_in, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -47,7 +47,7 @@ OLDER_BYTES = 4096 * 2 * 1024 + 16 * 8 * 1024
 _HOPPER = 9
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Workspaces:
     """The workspaces of one device: `size` bytes of each, and `count`, the pairs of a thread and a stream."""
 

@@ -15,12 +15,13 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_ancestor_ending_after
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import MemoryEvents, Trace
 
 NOT_RECORDED = -1  # for the record of an allocation or a free that is not in the trace
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lifetimes:
     """k lifetimes, in the order of their allocation; those older than the recording come first.
 
@@ -67,7 +68,7 @@ class Lifetimes:
         return Lifetimes(*(column[rows] for column in columns))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemoryLifetimes:
     """What the lifetimes say about each of k records.
 

@@ -32,6 +32,7 @@ from torchprof_tui.analysis.memory.producers import (
 )
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, sum_by_index
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -47,7 +48,7 @@ _OPTIMIZER_NAME = re.compile(re.escape(OPTIMIZER_STEP_PREFIX) + r"(\w+)\.")
 _MOMENTUM_OPS = ("aten::mul_", "aten::_foreach_mul_")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OlderPart:
     """A part of it: its category, bytes, and how it was estimated."""
 
@@ -56,7 +57,7 @@ class OlderPart:
     rule: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OlderMemory:
     """What was allocated before the recording and is never freed in it: `parts` sum to `bytes`."""
 
@@ -135,7 +136,7 @@ class GroupBy(str, Enum):
     SHAPE = "shape"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemoryState:
     """What is alive on one device at one time. Sizes are bytes.
 
@@ -154,7 +155,7 @@ class MemoryState:
     unaccounted: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemoryGroup:
     """A part of what is alive. `since`, `until`: ns, of its first and last lifetime; None before and after the trace.
 
@@ -293,7 +294,7 @@ _KEY = "memory history"  # where the history is kept in `Trace.derived`
 NOTHING = Lifetimes(*(np.zeros(0, np.int64) for _ in range(5)))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _KeptHistory:
     """What is kept of a history with its trace: what takes time to find, without a reference to the trace.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 
@@ -15,6 +14,7 @@ from torchprof_tui.analysis.dispatch.frame_names import FrameOrigin, parse_frame
 from torchprof_tui.analysis.dispatch.source_line import BACKWARD_ENGINE_PREFIX, find_open_names
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import MemoryEvents, Trace
 from torchprof_tui.trace.query.read_entries import read_entries
@@ -47,7 +47,7 @@ _LABELS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Passes:
     """p passes, in the order of their start. `phase` uint8[p], `start`, `end` int64[p], ns.
 
@@ -145,9 +145,7 @@ def find_phases(trace: Trace, passes: Passes, owners: I32, lanes: I32, times: I6
     engine_events = np.flatnonzero((passes.mark == Phase.BACKWARD) & (trace.parent < 0))
     is_engine[sorted_unique(trace.lane[engine_events])] = True
     others = np.flatnonzero(((passes.mark == Phase.FORWARD) | (passes.mark == Phase.OPTIMIZER)) & (trace.parent < 0))
-    is_engine[sorted_unique(trace.lane[others])] = (
-        False  # without a GPU the backward pass runs on the program's own thread
-    )
+    is_engine[sorted_unique(trace.lane[others])] = False  # without a GPU it runs on the program's own thread
     on_engine = is_engine[lanes[undecided]]
     phase[undecided[on_engine]] = Phase.BACKWARD
     rest = undecided[~on_engine]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -25,6 +24,7 @@ from torchprof_tui.analysis.privacy.secret_shapes import (
 )
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.problems import excerpt
+from torchprof_tui.trace.core.records import record
 
 _SECRET_KEY = "(a key)"  # shown in place of a key that is itself a secret
 
@@ -36,7 +36,7 @@ class PrivateKind(str, Enum):
     SECRET = "secret"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PrivateValue:
     """A value that should not be shared. `keys`: the way to it from the top level; integers are places in a list.
 

@@ -6,7 +6,7 @@ collective goes back through its transfer to the start on the last rank, and goe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -43,6 +43,7 @@ from torchprof_tui.analysis.critical_path.step_window import (
 )
 from torchprof_tui.analysis.what_if.step_model import StepModel, build_window_model, find_joined, join_ranks
 from torchprof_tui.trace.core.arrays import I32, I64, is_in
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.ranks import Rank, Ranks
 from torchprof_tui.trace.model.trace import Trace
 
@@ -100,7 +101,7 @@ def _find_arrivals(ranks: Ranks, index: int) -> tuple[I32, I64, I64]:
     return rows[:, index], starts.max(axis=1), numbers[starts.argmax(axis=1)]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RankChange:
     """Where a path goes on with another rank: at `time` ns, numbers of the ranks, and the row of the collective on
     the rank that waited."""

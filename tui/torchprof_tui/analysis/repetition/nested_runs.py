@@ -10,7 +10,7 @@ count as repetitions if most of their values belong to grams that the others hav
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -25,6 +25,7 @@ from torchprof_tui.analysis.repetition.periodic_runs import (
     measure_entropy,
 )
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
+from torchprof_tui.trace.core.records import record
 
 MIN_LIKENESS = 0.7  # share of the values of a neighbour of one period that must belong to grams of the run
 
@@ -212,7 +213,7 @@ def measure_likeness(grams: U64, links: GramLinks, start: int, stop: int) -> flo
 MAX_PASSES = 16  # most levels that are searched; real programs have two to four
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NestedRun(Bounded):
     """A run in a sequence. `bounds` int64[r + 1]: the start of each repetition and the last end.
 

@@ -7,12 +7,12 @@ are hardly ever equal: a link is then evidence of a repetition by itself.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.records import record
 
 U64 = npt.NDArray[np.uint64]
 
@@ -24,7 +24,7 @@ MIN_ENTROPY = 0.2  # bits per value below which a sequence is one value with few
 _MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GramLinks:
     """Links of a sequence of n values: m = max(n - length + 1, 0) grams.
 
@@ -107,7 +107,7 @@ class Bounded:
         return len(self.bounds) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PeriodicRun(Bounded):
     """A stretch of repetitions without anything between.
 

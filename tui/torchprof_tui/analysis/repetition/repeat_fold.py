@@ -17,6 +17,7 @@ import numpy as np
 
 from torchprof_tui.analysis.repetition.step_list import REPETITION, are_repetitions
 from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.query.folded_time import FoldedTime
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class RepeatRun:
         return int(self.bounds.searchsorted(time, side="right")) - 1 if self.start <= time < self.end else -1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Seam:
     """Hidden repeats in a row: `count` of the run, from `start` to `end` ns; quantiles of their durations in ns."""
 

@@ -15,11 +15,12 @@ from torchprof_tui.analysis.repetition.nested_runs import NestedRun, find_nested
 from torchprof_tui.analysis.repetition.periodic_runs import U64, mix_values
 from torchprof_tui.analysis.repetition.step_list import REPETITION, REPETITIONS_KEY
 from torchprof_tui.trace.core.arrays import F64, I32, I64
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Step, Trace
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KernelSequence:
     """n events of one lane in the order of their starts; none of them contains another.
 
@@ -64,7 +65,7 @@ MIN_SHARED = 0.7  # share of the values that two runs must have in common to be 
 MAX_VARIANTS = 256  # variants of a group that are compared with the shown one by name, the most frequent ones
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RunGroup:
     """Runs of the same work inside the same group. `parent`: index of that group, -1 for none. `level`: from 1."""
 
@@ -151,7 +152,7 @@ MIN_FILLED_SHARE = 0.9
 """Share of two repetitions that must be tokens for these to be shown rather than the two requests."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Difference:
     """A kernel (or op) of which `more` repetitions have more, and `fewer` have fewer, than the shown one."""
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import Trace
 
 MAX_SUGGESTIONS = 3  # names that an error about an unknown name lists
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BadPattern:
     """An invalid regular expression. `message`: the reason in one line; it may contain the user's text."""
 
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EventLabels:
     """Further texts of k events: `events` int32[k], `label` int32[k] index into `texts`, such as captured ops."""
 
@@ -35,7 +35,7 @@ OP_LABELS = "op labels"
 """Key of the `EventLabels` in `Trace.derived` that name the captured ops of replayed kernels, once they are known."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SearchResult:
     """The k matching events. `name_mask` bool[distinct names]: the names that match. `events` int32[k] by start, then
     lane, then row; `starts` int64[k] ns.

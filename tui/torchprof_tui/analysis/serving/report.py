@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from torchprof_tui.analysis.serving.serving_steps import (
     ServingSteps,
 )
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.steps import UNKNOWN, StepKind
 from torchprof_tui.trace.model.trace import Trace
@@ -92,7 +92,7 @@ _MODULE = re.compile(r"nn\.Module: (\w{1,200}?)_(\d{1,6})")
 _ANNOTATION = re.compile(r"(?:[\w.:/ -]{0,200}[.:/ ])?(layers?)[._ ]?(\d{1,6})")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _NamedCalls:
     """The calls of modules, or annotations, of one name with several numbers: rows ascending, and the numbers."""
 

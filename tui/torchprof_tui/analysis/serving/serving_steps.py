@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.steps import UNKNOWN as UNKNOWN
 from torchprof_tui.trace.model.steps import StepKind as StepKind
 
@@ -41,7 +41,7 @@ NOT_GRAPHED_TEXT = {
 """Why kernels were not launched by a graph, for people."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ServingSteps:
     """s steps by start; arrays [s].
 
@@ -110,7 +110,7 @@ class ServingSteps:
         return np.where(self.tokens > 0, self.step_time / np.maximum(self.tokens, 1), np.nan)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KindSummary:
     """The steps of one kind. Times ns; a value is None where nothing says it.
 
@@ -147,7 +147,7 @@ class KindSummary:
     gap_idle_sum: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LayerTimes:
     """The time of each layer of the model in each step: k rows, by step, then layer.
 
@@ -184,7 +184,7 @@ class LayerTimes:
         return numbers, gpu_time, cpu_time
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ServingReport:
     """All that is known about the serving steps of a trace.
 

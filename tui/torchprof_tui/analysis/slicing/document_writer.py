@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
@@ -26,6 +25,7 @@ from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.core.atomic_file import open_atomically
 from torchprof_tui.trace.core.bounded_json import dump_bounded
 from torchprof_tui.trace.core.problems import ProblemTally
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.decode.interning import text_of, track_of
 from torchprof_tui.trace.decode.timestamps import parse_times
 from torchprof_tui.trace.json_text.repair import parse_values, repair_piece, scan_structure
@@ -38,7 +38,7 @@ from torchprof_tui.trace.text.block_text import FileText
 FLOW_PHASES = frozenset("stf")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FlowEntries:
     """k flow entries, in file order.
 
@@ -70,7 +70,7 @@ class FlowEntries:
         return ordinals
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FlowEntry:
     """One flow entry as read. `previous_event`: the event of the last entry before it that is no flow, or -1."""
 
@@ -120,7 +120,7 @@ def _find_owner(trace: Trace, flow: FlowEntry, lanes: dict[tuple[str, str], int]
 ProgressCallback = Callable[[int, int], None]  # called with (chunks done, all chunks); may raise to cancel
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EntrySurvey:
     """`event_of` int32[entries]: the event of each entry (for both ends of a pair), -1 for all others.
     `metadata_ordinals`: of `M` entries. `point_ordinals`, `point_times` (ns): of counters and `[memory]` instants.
@@ -253,7 +253,7 @@ def _find_origin(trace: Trace, event_of: I32) -> int:
 _GZIP_LEVEL = 6
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LeftOut:
     """What of a file's top-level keys was not written: whole keys, and private values below kept ones.
 

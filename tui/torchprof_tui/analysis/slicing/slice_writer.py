@@ -13,7 +13,6 @@ outside of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -33,6 +32,7 @@ from torchprof_tui.analysis.slicing.document_writer import (
 from torchprof_tui.trace.core.arrays import I64, Bool, is_in
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target
 from torchprof_tui.trace.core.process_state import pause_garbage_collection
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.text.block_text import FileText
@@ -92,7 +92,7 @@ class SliceError(ValueError):
     """The slice was not written; `str()` is one line for the user."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SliceResult:
     """The written slice: `entries` of `total_entries`, `events` of them on lanes; `size` in bytes.
 

@@ -34,6 +34,7 @@ from torchprof_tui.analysis.table.op_args import OpArgs
 from torchprof_tui.analysis.table.profiler_table import GroupBy, Groups, ProfilerTable, TableColumn, sum_calls
 from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, is_in, sorted_unique, sum_by_index
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.steps import UNKNOWN
 from torchprof_tui.trace.model.trace import Trace
@@ -298,7 +299,7 @@ class Profile:
         return table
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TimeShare:
     """A part of all GPU time: ns, and its share 0..1."""
 

@@ -8,7 +8,6 @@ question behind it: how much of what this operator allocated was never freed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from torchprof_tui.analysis.memory.device_memory import (
 from torchprof_tui.analysis.table.counted_calls import Calls
 from torchprof_tui.analysis.table.sheets import NAME_FIELD, Field, MemoryTotals, Sheet, Unit, group_events
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import MemoryEvents, Trace
 
 OUTSIDE_CALLS = "(outside of all calls)"
@@ -39,7 +39,7 @@ _FIELDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemoryPeak:
     """The peak of a device in the trace: bytes, and when (ns); -1 bytes where not recorded."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from torchprof_tui.analysis.repetition.repetitions import Difference, Pattern, Repetitions
@@ -19,6 +17,7 @@ from torchprof_tui.analysis.table.sheets import (
     Unit,
 )
 from torchprof_tui.trace.core.arrays import I32, I64, U8
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
 
@@ -73,7 +72,7 @@ _IN_A_ROW = " in a row"  # ends the names of rows that count the same place of s
 MAX_NUMBERS = 4  # repetitions that are named of those that differ
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Rows:
     """Rows of one pattern: `row` int64[r], the row of each repetition, from 0; `names` of the rows."""
 

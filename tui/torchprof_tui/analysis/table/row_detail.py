@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, find_nearest_ancestor_or_self
@@ -14,6 +12,7 @@ from torchprof_tui.analysis.kernel.kernel_summary import (
 from torchprof_tui.analysis.table.counted_calls import Calls
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
 from torchprof_tui.trace.core.arrays import I32, I64, sum_by_index
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -21,7 +20,7 @@ TOP_LEVEL = "(top level)"
 NO_LAUNCH = "(no launch recorded)"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RelatedName:
     """A name related to the row: its `calls`, their `time`, and its `share` 0..1 (see `RowDetail`)."""
 
@@ -31,7 +30,7 @@ class RelatedName:
     share: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RowDetail:
     """Instances, callers, callees and kernels of one row.
 

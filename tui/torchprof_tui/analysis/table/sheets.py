@@ -17,11 +17,12 @@ from torchprof_tui.analysis.kernel.names.distinct_labels import label_kernels
 from torchprof_tui.analysis.search.name_search import BadPattern
 from torchprof_tui.analysis.table.profiler_table import TextColumn, match_rows
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, is_in, sum_by_index
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallTotals:
     """Of the profiler's table: torch's self time totals, ns.
 
@@ -35,7 +36,7 @@ class CallTotals:
     outside_window: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkTotals:
     """Of GPU work: events, the sum of their durations (ns), and bytes, None for kernels and where no size is known."""
 
@@ -44,7 +45,7 @@ class WorkTotals:
     bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemoryTotals:
     """Of memory: numbers, and bytes. `held`: of devices with recorded addresses, None without any.
 
@@ -60,7 +61,7 @@ class MemoryTotals:
     unknown_devices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RankArrivals:
     """Of one rank: `collectives` that it took part in, those it was `last` at, and how long it `waited` (ns).
 
@@ -74,7 +75,7 @@ class RankArrivals:
     waited: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ArrivalTotals:
     """Of collectives over several ranks: by rank, and the numbers of those that were not matched."""
 
@@ -85,7 +86,7 @@ class ArrivalTotals:
     mismatched: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PatternTotals:
     """Of all repetitions of a pattern; times in ns.
 
@@ -118,7 +119,7 @@ class PatternTotals:
     differences: tuple[tuple[str, int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RepetitionTotals:
     """Of repetitions: the `lane` whose `events` (`unit`: kernels or ops) were searched, and its patterns."""
 
@@ -145,7 +146,7 @@ class Unit(str, Enum):
     TFLOPS = "TFLOP/s"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Field:
     """A column of a sheet. `key` is its name in options and files; in files, times end in _us and are in µs."""
 

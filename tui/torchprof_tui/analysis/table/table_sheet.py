@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from torchprof_tui.analysis.table.sheets import CALLS_FIELD, NAME_FIELD, CallTot
 from torchprof_tui.analysis.table.table_reading import describe_balance, has_balance
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import F64, I64, Bool, is_in
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Step, Trace
@@ -156,7 +157,7 @@ MIN_SHARE = 0.2
 _ROW_KINDS = (Kind.OP, Kind.RUNTIME, Kind.OVERHEAD)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OutsideOps:
     """`time` ns of the `window` ns (the steps, or from the first op to the last) in which no op ran."""
 

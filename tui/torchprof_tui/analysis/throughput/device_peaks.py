@@ -14,9 +14,9 @@ papers. AMD: MI210, MI250, MI250X, MI300X, MI325X. Unknown devices and types hav
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from torchprof_tui.analysis.kernel.memory_transfer import find_memory_bandwidth
+from torchprof_tui.trace.core.records import record
 
 _Rates = dict[str, float]
 
@@ -117,7 +117,7 @@ _CACHE_SIZES = (
 """Device name -> MB of the last cache before the device's memory. First match wins."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DevicePeaks:
     """Peaks of one device; None where no data sheet is known. `bandwidth` in GB/s, `cache` in bytes."""
 

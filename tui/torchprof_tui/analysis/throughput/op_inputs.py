@@ -7,7 +7,6 @@ chunks that show most of the GPU time are chosen; all operators in them are read
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from torchprof_tui.analysis.kernel.names.syntax import TYPE_BYTES
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, is_in, number_distinct, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
 
@@ -23,7 +23,7 @@ TENSOR_LIST = "TensorList"
 _FLOATING_TYPES = ("double", "float", "c10::Half", "c10::BFloat16")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tensor:
     """One input that is a tensor. `stored`: elements in memory; an expanded axis (stride 0) is stored once."""
 
@@ -49,7 +49,7 @@ class Tensor:
         return self.type in _FLOATING_TYPES
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OpInputs:
     """The inputs of one call. Lists as in the file: `dims` and `strides` are [] where an input is no tensor."""
 
@@ -171,7 +171,7 @@ MAX_OPS = 6000  # operators that are read from these chunks
 WANTED_SHARE = 0.97  # share of the time that these groups take together
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SampledInputs:
     """Inputs of s operators: `rows` int64[s] ascending, `case` int64[s] into `cases`. Equal inputs share a case."""
 

@@ -12,7 +12,6 @@ the verdict names.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -23,6 +22,7 @@ from torchprof_tui.analysis.throughput.device_peaks import DTYPES, DevicePeaks, 
 from torchprof_tui.analysis.throughput.op_formulas import PRODUCT_CLASSES, count_bytes, count_flops, working_classes
 from torchprof_tui.analysis.throughput.op_inputs import OpInputs, SampledInputs, read_sampled_inputs
 from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool, is_in, number_distinct, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import Trace
 
 NO_FRACTION = 0.0
@@ -66,7 +66,7 @@ class Limit(IntEnum):
     NEITHER = 3
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GpuPieces:
     """The GPU work that is compared, w pieces: [w] each. `op`: row of the innermost operator above the launch, or -1.
 
@@ -84,7 +84,7 @@ class GpuPieces:
         return len(self.name)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Roofline:
     """Rates of k groups of like launches. `group` int64[w]: group of each piece. The others are [k].
 
@@ -176,7 +176,7 @@ def _does_work(op: str, kernel_name: str) -> bool:
     return kernel.kernel_class in working_classes(op) and not kernel.display.endswith((" setup", " step"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Counts:
     """Of s sampled pieces: their index, bytes and FLOPs (NaN where unknown), index into DTYPES, and case."""
 
@@ -338,7 +338,7 @@ _CLASS_NAMES = {
 MIN_KNOWN_SHARE = 0.50  # a class's rate is stated if the shapes of at least half of its time are known
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GpuClassSummary:
     """GPU time of one class of work. `time` in ns, `share` of all GPU time 0..1.
 

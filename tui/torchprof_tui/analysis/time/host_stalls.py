@@ -20,6 +20,7 @@ import numpy as np
 from torchprof_tui.analysis.time.gpu_time import cover_events
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals
 from torchprof_tui.trace.core.arrays import F64, I64
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.ranks import Ranks
@@ -104,7 +105,7 @@ MIN_STALL_NS = 500_000
 MIN_STALL_STEPS = 2  # a delay in a single step may be an accident
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostStall:
     """Idle time of one rank before an operator, compared with the other ranks.
 

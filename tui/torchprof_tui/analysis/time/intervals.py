@@ -49,6 +49,11 @@ class Intervals:
         """Measure how much of the set lies in each range: int64[k]."""
         return self.measure_before(ends) - self.measure_before(starts)
 
+    def measure_overlap(self, other: Intervals) -> int:
+        """Measure the time that lies in both sets, ns; as the total of their intersection, which is not built."""
+        few, many = (self, other) if len(self) <= len(other) else (other, self)
+        return int(many.measure_within(few.starts, few.ends).sum())
+
     def contains(self, times: I64) -> Bool:
         """Test which times lie in an interval: bool[k]."""
         return find_range_at(self.starts, self.ends, times) >= 0

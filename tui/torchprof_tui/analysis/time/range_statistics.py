@@ -6,13 +6,13 @@ An event that is partly inside the range counts with that part. All times ns.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from torchprof_tui.analysis.time.gpu_time import compute_busy_by_device, work_mask
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, is_in, sum_by_index
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Step, Trace
@@ -20,7 +20,7 @@ from torchprof_tui.trace.model.trace import Step, Trace
 TOP_NAMES = 10
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LaneTime:
     """One lane in the range. `events`: all that touch it, nested ones too; `busy`: ns covered by outermost events."""
 
@@ -30,7 +30,7 @@ class LaneTime:
     share: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NameTime:
     """All events of one name in the range. `self_time` excludes the time of their children."""
 
@@ -44,7 +44,7 @@ class NameTime:
         return self.total / self.count
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RangeStatistics:
     """`gpu_busy`: device -> ns. `gpu_names` by total time, `cpu_names` by self time, longest first.
 

@@ -8,21 +8,20 @@ distance of two rounds is the step time of a loop (the cycle time of a max-plus 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind
 from torchprof_tui.analysis.critical_path.segments import NO_CLASS, SegmentKind
 from torchprof_tui.analysis.what_if.step_model import RankModel, StepModel
 from torchprof_tui.trace.core.arrays import I64, Bool, is_in
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 
 ROUNDS = 3  # after the second one the distances no longer change, unless a queue grows for longer
 GONE = -(1 << 60)  # ns: the delay of an edge that no longer holds anything up
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rounds:
     """`alone`: ns of the first round, from where the step begins to its last end. `step_time`: ns from one round to the
     next.

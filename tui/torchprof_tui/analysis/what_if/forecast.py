@@ -14,6 +14,7 @@ from torchprof_tui.analysis.what_if.changes import apply_scenarios
 from torchprof_tui.analysis.what_if.profiler_cost import find_unprofiled_share
 from torchprof_tui.analysis.what_if.scenario import Scenario, parse_scenario
 from torchprof_tui.analysis.what_if.step_model import StepModel
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 
 
@@ -45,7 +46,7 @@ _RESOURCES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PathShare:
     """Time of one kind on the new critical path, ns; `share` of the path, 0..1."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from enum import Enum
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.trace.core.records import record
 
 MAX_FACTOR = 1000.0
 
@@ -49,7 +49,7 @@ _WORDS = {
 OVERLAPPED = "overlapped"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Scenario:
     """One change. `subject`: the class, op, name, row, rank or pattern; `factor`: of its time, 1 for no change.
 

@@ -6,8 +6,6 @@ and their ends lies one node, "all have arrived"; the transfer of a rank is the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from torchprof_tui.analysis.critical_path.build_graph import BuiltGraph, build_graph
@@ -16,11 +14,12 @@ from torchprof_tui.analysis.critical_path.segments import build_timeline, classi
 from torchprof_tui.analysis.critical_path.step_window import StepWindow, select_step, select_window
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.ranks import MatchedCollectives
 from torchprof_tui.trace.model.trace import Trace
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CpuPieces:
     """p pieces of the edges of threads: each has one innermost event.
 
@@ -59,7 +58,7 @@ def split_cpu_time(trace: Trace, graph: DependencyGraph, host_lanes: list[int]) 
     return CpuPieces(edge, event, kind, lanes, begin, time)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RankModel:
     """The step of one rank. `number`: of the rank, None for a trace without one; `first_row`: of the rank's events in
     the merged trace.
@@ -93,7 +92,7 @@ class RankModel:
         return self.graph.window
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StepModel:
     """The joined graph of r ranks: n nodes in topological order, e edges by target. Times in ns.
 
@@ -193,7 +192,7 @@ def build_single_model(rank: RankModel) -> StepModel:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class JoinedCollectives:
     """c collectives whose kernels are in the step on all ranks that took part; r ranks.
 

@@ -6,12 +6,12 @@ All of it is declared in `words.txt` beside this file, whose first lines describ
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Literal
 
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 
 Fact = Literal["is", "why", "costs"]
@@ -19,7 +19,7 @@ _FACTS = ("is", "why", "costs", "where", "also", "patterns")
 _OTHER = "other "
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Word:
     """A term and what is known of it, a sentence each. `why` and `costs` are "" for words that are no part of a run.
 
@@ -38,7 +38,7 @@ class Word:
         return {"is": self.sentence, "why": self.why, "costs": self.costs}[fact]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Matcher:
     """Events of one kind that a word explains; `is_fallback`: only those that no other word explains."""
 

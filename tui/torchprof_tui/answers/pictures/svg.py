@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from torchprof_tui.answers.html import escape
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_time
 
 Anchor = Literal["start", "middle", "end"]
@@ -42,7 +42,7 @@ RED, OLIVE, GREY, SLATE = "#d55e00", "#8a7f2b", "#8c8c8c", "#5f6b7a"
 """Okabe and Ito's colours, which colour-blind readers tell apart, and three that are darker than their yellow."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Axis:
     """An axis from `low` to `high`, drawn from pixel `start` to pixel `end`."""
 
@@ -80,7 +80,7 @@ def choose_log_axis(values: Sequence[float], start: float, end: float) -> Axis:
     return Axis(min(values) / LOG_ROOM, max(values) * LOG_ROOM, start, end, is_log=True)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Canvas:
     """Part of a screen, for a picture without page and title: its size in pixels, pixels per unit, and colours."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from torchprof_samples import SAMPLES
 from torchprof_tui.commands.common.parsers import PROGRAM, build_parser, list_commands
 from torchprof_tui.commands.completion import CompletionOptions
 from torchprof_tui.runs.recording_request import WORKLOADS
+from torchprof_tui.trace.core.records import record
 
 OPEN = "open"  # the command without a word of its own: `torchprof-tui TRACE`
 
@@ -29,7 +29,7 @@ class ValueKind(Enum):
     TEXT = "text"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Value:
     """The value of an option or of a positional argument; `choices` of a CHOICE or COMMAND."""
 
@@ -37,7 +37,7 @@ class Value:
     choices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Option:
     """One option: its flags, a line of help, and its value; None for a switch."""
 
@@ -46,7 +46,7 @@ class Option:
     value: Value | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CommandWords:
     """One command: its name (OPEN for none), a line of help, its options, and what its other arguments are."""
 

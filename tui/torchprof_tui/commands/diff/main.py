@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from msgspec import UNSET
 
@@ -41,6 +40,7 @@ from torchprof_tui.commands.open import main as open_command
 from torchprof_tui.program.config_file import find_appearance
 from torchprof_tui.program.terminal_progress import show_work
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import parse_time
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.comparison_request import ComparisonRequest
@@ -106,7 +106,7 @@ def open_screen(options: DiffOptions) -> int:
 _PERCENT = re.compile(r"\+?(\d+(?:\.\d*)?|\.\d+)\s*%")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TimeLimit:
     """How much longer a step of B may take: a share of a step of A, or ns."""
 

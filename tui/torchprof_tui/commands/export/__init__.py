@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -17,9 +16,10 @@ from torchprof_tui.commands.common.options import (
     TracesOrAddresses,
     option,
 )
+from torchprof_tui.trace.core.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Format:
     """A format. `suffixes`: endings of its file name; `more_suffixes`: those that are accepted with its flag.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from torchprof_tui.analysis.export.chrome_file import write_chrome_file
@@ -40,6 +39,7 @@ from torchprof_tui.program.terminal_progress import show_work
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, write_atomically
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.number_format import format_file_size
 from torchprof_tui.ui.table.roofline_text import format_roofline
@@ -111,7 +111,7 @@ ROW_WRITERS = {"parquet": write_parquet, "arrow": write_arrow, "csv": write_csv}
 OTHER_FRAMES = {FoldBy.STACK: " (or: --by op)", FoldBy.MODULE: " (or: --by op)", FoldBy.OP: ""}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ExportResult:
     """What was written: `count` things called `unit` ("events", "entries", "stacks").
 

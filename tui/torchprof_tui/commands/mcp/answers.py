@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -57,6 +56,7 @@ from torchprof_tui.commands.what_if import WhatIfOptions
 from torchprof_tui.commands.what_if.main import predict
 from torchprof_tui.trace.core.atomic_file import OutputError
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import Trace
 
 Fields = dict[str, Any]
@@ -79,7 +79,7 @@ _MORE = "ask with a larger max_tokens"
 _FEWER_ROWS = "ask with a smaller limit or a larger max_tokens"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolEntry:
     """One tool: the class of its arguments, the function that answers it, and what it is good for."""
 
@@ -555,10 +555,10 @@ def name_event(asked: OpenTrace, row: int) -> tuple[str, int, int | None]:
     return place.event, place.nth, rank
 
 
-def name_rows(records: list[Fields]) -> None:
+def name_rows(answers: list[Fields]) -> None:
     """Name the number of an event `row`, as all tools do."""
-    for record in records:
-        record["row"] = record.pop("event", None)
+    for answer in answers:
+        answer["row"] = answer.pop("event", None)
 
 
 def _list_losses(asked: OpenTrace) -> list[Fields]:

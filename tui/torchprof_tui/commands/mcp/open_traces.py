@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from torchprof_samples import SAMPLES, find
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.typed_json import MAX_TEXT
 from torchprof_tui.trace.loading.capture_files import CAPTURE_FOLDER
 from torchprof_tui.trace.loading.load_in_process import load_resolved
@@ -118,7 +119,7 @@ MAX_WALKED = 20_000  # names that are looked at below a folder
 _SAMPLE_NAME = re.compile(r"[A-Za-z0-9_]+")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AllowedPath:
     """A trace that may be read: its resolved `path`, and the `spec` that opens it on the command line."""
 

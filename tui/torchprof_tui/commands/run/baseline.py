@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
 from typing import Any
 
 from msgspec import UNSET
@@ -23,11 +22,12 @@ from torchprof_tui.runs.history import MAX_FOLDERS, list_past_runs
 from torchprof_tui.runs.recording_request import RecordingRequest
 from torchprof_tui.runs.run_result import RunResult
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.records import record
 
 LAST = "LAST"  # names the last recording of the same command. A file of this name: ./LAST
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Baseline:
     """The earlier recording, as `diff` opens it, and the values of `--fail-on` and `--undecided`."""
 

@@ -14,14 +14,14 @@ Begins that a pair jumps over (`A( B( )A`) stay open: their own end may still fo
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pairs:
     """Indexes into the arrays passed to `match_begin_end`: `begin[k]` and `end[k]` are a pair."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -23,6 +23,7 @@ from torchprof_tui.trace.core.arrays import I32, I64, bincount_chunked, sorted_u
 from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
 from torchprof_tui.trace.core.problems import TOO_MANY_LANES, UNREADABLE_METADATA, Problem
 from torchprof_tui.trace.core.process_state import use_switch_interval
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.thread_tasks import find_indexes, keep_threads, map_blocks, submit, take_parallel
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
@@ -42,7 +43,7 @@ _FLAT_ROLES = (Role.STREAM, Role.SYNC, Role.ASYNC)  # lanes on which events over
 _SWITCH_INTERVAL_SECONDS = 0.0001  # longest wait for the GIL of the threads that nest and index while this one goes on
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NestedLanes:
     """The sorted events by lane, while a background thread may still nest them.
 

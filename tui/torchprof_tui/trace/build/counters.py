@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccounting
 from torchprof_tui.trace.build.lane_assignment import PendingLane
 from torchprof_tui.trace.core.arrays import F64, I64, Array, Bool, factorize
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.raw_events import NO_TIME, RawEvents
 from torchprof_tui.trace.model.trace import MemoryEvents
@@ -18,7 +18,7 @@ _DEVICE_TYPES = {0: "CPU", 1: "GPU", 6: "GPU", 12: "XPU", 13: "MPS", 15: "HPU", 
 """c10/core/DeviceType.h: CUDA is 1, HIP 6 (ROCm writes either). Others are shown by number."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CounterSeries:
     """A counter before layout: its group heading, its name, its points in order of time."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from torchprof_tui.trace.build.event_phases import ClassifiedEntries
 from torchprof_tui.trace.build.track_metadata import TrackMetadata
 from torchprof_tui.trace.core.arrays import I32, U8, Bool
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.thread_tasks import find_indexes, run_blocks, take_parallel
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind, kind_of_category, refine_kind
 from torchprof_tui.trace.model.raw_events import RawEvents
@@ -20,7 +20,7 @@ PROFILER_PIDS = ("Spans", "Traces", "")
 _PROFILER_MARKS = ("Iteration Start", "Record Window End")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DrawnEvents:
     """The entries that are drawn as events on lanes, in file order. d rows."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,6 +13,7 @@ from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccou
 from torchprof_tui.trace.build.sparse_columns import MAX_SUM, find_beyond_sum
 from torchprof_tui.trace.core.arrays import I32, I64, U8, U16, Bool, block_slices
 from torchprof_tui.trace.core.column_file import ColumnAllocator
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.thread_tasks import (
     find_indexes,
     map_blocks,
@@ -26,7 +26,7 @@ from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME, RawEvents
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EventColumns:
     """One row per drawn event, n rows, sorted by lane, start, longest first, file order. As in `Trace`.
 

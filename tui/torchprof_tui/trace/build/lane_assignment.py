@@ -19,6 +19,7 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, U8, U16, Bool, factorize
 from torchprof_tui.trace.core.late_regex import compile_later
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.thread_tasks import bincount_parallel, find_indexes, take_parallel
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.lanes import MARKS, SPANS, Role
@@ -65,7 +66,7 @@ class PendingLane:
     merged_count: int = 0  # number of slots that `lane_layout.py` merged into this lane
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PendingLanes:
     """k slots, none without events, as columns, because a file may have a million of them.
 
@@ -86,7 +87,7 @@ class PendingLanes:
         return lane
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EventTracks:
     """What decides the lane of each drawn event: arrays [d], and the tables that `track` and `category` index."""
 

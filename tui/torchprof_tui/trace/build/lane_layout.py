@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -16,12 +15,13 @@ from torchprof_tui.trace.build.lane_order import (
 )
 from torchprof_tui.trace.core.arrays import I32, I64, bincount_chunked
 from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.thread_tasks import MIN_SLICE_SIZE, map_blocks, run_tasks
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.trace import Counter
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LaneLayout:
     """The lanes of the trace in display order. `row_order`, `row_first`, `span`: as in `Trace`."""
 

@@ -11,7 +11,6 @@ A *slot* is a lane of the file; a *lane* is a lane of the trace, which has one s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from torchprof_tui.trace.build.lane_order import (
 from torchprof_tui.trace.build.nesting import Nesting, allocate_rows
 from torchprof_tui.trace.build.track_metadata import TrackMetadata
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.thread_tasks import take_parallel
 
 MAX_LANES = 10_000
@@ -37,7 +37,7 @@ device."""
 MERGED_TID = "further"  # the tid of merged lanes; no thread has this one
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LaneOrder:
     """The lanes in display order. Slots are renumbered so that lane k has slots `first[k]:first[k + 1]`."""
 

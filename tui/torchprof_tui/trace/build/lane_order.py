@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from torchprof_tui.trace.build.lane_assignment import DEVICE_WIDE, PendingLane
 from torchprof_tui.trace.build.track_metadata import TrackMetadata
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.lanes import SPANS, Role
 
 _MERGED_LANE_NOUNS = {
@@ -27,7 +27,7 @@ def format_merged_label(lane: PendingLane) -> str:
     return f"{lane.merged_count:,} more {_MERGED_LANE_NOUNS[lane.role]}{device}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LaneNamer:
     """Format labels and group headings. `several_processes`: there are threads of more than one process."""
 

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import cast
@@ -36,6 +35,7 @@ import numpy as np
 
 from torchprof_tui.trace.build.pushed_events import CutEvents, find_pushed_events, sum_pushed_rows
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, block_slices
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.thread_tasks import (
     accumulate_parallel,
     find_indexes,
@@ -48,7 +48,7 @@ from torchprof_tui.trace.core.thread_tasks import (
 _MAX_DEPTH = 12  # levels of enclosing events that are looked through; each reads the times of the lane once
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LaneParts:
     """k parts of lanes, in the order of the events.
 
@@ -132,7 +132,7 @@ _PEELED_SHARE = 0.95
 """Rounds of dropping leaves before the one-by-one pass; each shortens the list to this share of it, or is the last."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Nesting:
     """`row`, `parent` int32[n]. Event `crossed[k]` overlaps the later `crossing[k]`, the first to do so."""
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.records import record
 
 _FREE = -(2**63)
 
@@ -78,7 +78,7 @@ _MAX_ROUNDS = 4
 """Rounds of placing only events in rows that are held, as far as known; then all that may be pushed are placed."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CutEvents:
     """n events in order: times, the end of each if it is cut, its depth, the event above it (itself at the top)."""
 

@@ -9,7 +9,6 @@ file.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
@@ -19,6 +18,7 @@ from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccou
 from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool, block_slices, flatnonzero_int32, take_chunked
 from torchprof_tui.trace.core.column_file import ColumnAllocator
 from torchprof_tui.trace.core.process_state import count_cores
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.thread_tasks import MIN_SLICE_SIZE, run_tasks
 from torchprof_tui.trace.model.raw_events import NO_CORRELATION, UNREADABLE_NUMBER, RawEvents, SparseArg
 from torchprof_tui.trace.model.trace import SparseColumn
@@ -30,7 +30,7 @@ _MAX_ID = 2**62  # of ids that are only compared; bits above 40 may be the index
 _MAX_BYTES = 2**50  # a petabyte, a thousand times the memory of the largest node
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ValueRange:
     """The range of a number, both ends included. `label`: what the number is called in reports."""
 

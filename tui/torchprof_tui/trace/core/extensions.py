@@ -19,11 +19,12 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 
 from torchprof_tui.trace.core.errors import ExtensionError, TraceError, is_expected
+from torchprof_tui.trace.core.records import record
 
 COMMANDS_GROUP = "torchprof_tui.commands"
 SOURCES_GROUP = "torchprof_tui.sources"
@@ -35,7 +36,7 @@ _MAX_REASON = 200
 Extension = TypeVar("Extension", "CommandExtension", "SourceExtension")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CommandExtension:
     """A command. Texts `module:name` name what is imported where it is needed.
 
@@ -60,7 +61,7 @@ class CommandExtension:
     kind: ClassVar[str] = "command"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SourceExtension:
     """A kind of files that is no JSON and no Perfetto trace.
 
@@ -80,7 +81,7 @@ class SourceExtension:
     kind: ClassVar[str] = "source"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _EntryPoint:
     """`target`: `module:name`. `package`: its distribution and version, as its folder is named."""
 

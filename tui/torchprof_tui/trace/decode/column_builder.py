@@ -8,7 +8,7 @@ signature, because one look-up of all four costs as much as one of each.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import chain, compress
 from operator import itemgetter
@@ -30,6 +30,7 @@ from torchprof_tui.trace.core.arrays import (
 from torchprof_tui.trace.core.bounded_json import dump_bounded
 from torchprof_tui.trace.core.growable_array import GrowableArray
 from torchprof_tui.trace.core.problems import NOT_AN_OBJECT, TOO_MANY_CATEGORIES, ProblemTally, excerpt
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.thread_tasks import MIN_SLICE_SIZE, run_tasks, submit
 from torchprof_tui.trace.decode.interning import (
     GROUP_COUNTER,
@@ -239,7 +240,7 @@ NO_SERIES = np.zeros(0, np.int32)
 _SIGNATURE_OF = itemgetter("ph", "cat", "pid", "tid")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EntryColumns:
     """Columns of n entries. `ids`, `args`, `counters`: (indices, ascending; values), int64[k]; values of args may be
     [k, 3], those of counters are float64.
@@ -253,7 +254,7 @@ class EntryColumns:
     counters: tuple[I64, F64] = field(default_factory=lambda: (np.zeros(0, np.int64), np.zeros(0)))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ColumnsPart:
     """`count` entries of one part of a file, without their columns, which come from `ColumnBuilder.drain_arrays`.
 

@@ -14,13 +14,13 @@ import itertools
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import F64, Bool
 from torchprof_tui.trace.core.problems import ProblemTally
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.decode.entry_decoder import CHUNK_BYTES, EntryDecoder, TextWindow
 from torchprof_tui.trace.decode.json_document import JsonDocument
 from torchprof_tui.trace.decode.parallel import SplitPoint
@@ -39,7 +39,7 @@ MAX_RANGES = 64  # with more ranges the file is not in sections that are sorted 
 _TIME = re.compile(rb'"ts"\s*:\s*"?(-?\d+(?:\.\d+)?)')
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EarlyRanges:
     """The parts of a file with what was recorded first. `ranges`: (begin, end) in bytes, ascending. `end`: ns on the
     file's clock, up to which they hold everything. `share`: their part of the file, 0 to 1.

@@ -11,7 +11,6 @@ damaged: it is cut at a separator as well, and `json_text/salvage.py` recovers t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 from torchprof_tui.trace.core.arrays import I64, U32, ArrayFiller
 from torchprof_tui.trace.core.column_file import crc32
 from torchprof_tui.trace.core.problems import UNREADABLE_ENTRY, ProblemTally, excerpt
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.decode.column_builder import ColumnBuilder, ColumnsPart
 from torchprof_tui.trace.decode.template.template_decoder import TemplateDecoder
 from torchprof_tui.trace.json_text.repair import parse_values, scan_structure
@@ -37,7 +37,7 @@ MAX_FILE_BYTES_WITHOUT_EVENT = 4 << 30
 """Text of a local file without a further event: a sparse file may be larger than anything can be read."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TextLimits:
     """Bytes of text after which reading stops: in all (None: any number), and since the last event."""
 
@@ -129,7 +129,7 @@ class TextWindow:
         self.text = b"".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chunk:
     """Whole entries: `text` as in the file at `offset`, without the commas before and after it.
 
@@ -142,7 +142,7 @@ class Chunk:
     salvage: SalvageResult | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DecodedChunk:
     """A chunk that the template decoder has decoded."""
 
@@ -318,7 +318,7 @@ class Chunker:
         return chunk
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ListEnd:
     """How a list ended.
 
@@ -337,7 +337,7 @@ class ListEnd:
         return self.last_chunk_parsed and not self.closed and self.partial_offset < 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DecodedPart:
     """The part of a list that another process decoded, without its columns.
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +30,7 @@ from torchprof_tui.trace.core.problems import (
     Problem,
     ProblemTally,
 )
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.decode.json_document import is_xplane
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME
 from torchprof_tui.trace.perfetto_protobuf.packet_context import PacketContext, ResolvedTracks, SequenceTables
@@ -120,7 +120,7 @@ def _is_packet(data: bytes, is_cut: bool) -> bool:
     return is_cut or position == len(data)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PacketChunk:
     """Whole packets. `offset`: of `text` in the whole stream. `packets`: in `text`, where the tag of each is, and where
     its message begins and ends."""

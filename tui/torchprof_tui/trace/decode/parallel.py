@@ -33,7 +33,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -42,6 +41,7 @@ from torchprof_tui.trace.core.arrays import Array, ArrayFinisher
 from torchprof_tui.trace.core.problems import Problem, ProblemTally
 from torchprof_tui.trace.core.process_state import count_cores, lower_priority
 from torchprof_tui.trace.core.readable import wait_until_readable
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.thread_tasks import run_tasks
 from torchprof_tui.trace.decode.entry_decoder import DecodedPart, EntryDecoder, ListEnd, TextWindow, choose_text_limits
 from torchprof_tui.trace.sources.source import Prefetcher, Source
@@ -182,7 +182,7 @@ class SplitNotVerifiedError(Exception):
     """A part does not end where the next one begins, or could not be decoded: decode everything in one process."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PartResult:
     """The part that a process decoded, from `begin` to `end_offset`, where the list or the part ends.
 

@@ -9,7 +9,6 @@ closes an open bracket, so that part of an entry never passes for a whole one.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,9 +25,10 @@ from torchprof_tui.trace.core.problems import (
     REPAIRED_QUOTE,
     REPAIRED_SURROGATE,
 )
+from torchprof_tui.trace.core.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScanResult:
     """Offsets of the commas between values, and of the bracket that closes them (-1 for none).
 

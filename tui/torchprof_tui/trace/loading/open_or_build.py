@@ -16,9 +16,10 @@ import errno
 import importlib
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.loading.progress import LoadError, StorageFullError
 from torchprof_tui.trace.storage.disk_cache import (
     CacheEntry,
@@ -39,7 +40,7 @@ _SCARCITY_ERRNOS = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 """Errors of this process, which say nothing about a cache entry."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BuildResult:
     """The outcome of a build.
 
@@ -51,7 +52,7 @@ class BuildResult:
     already_cached: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OpenedTrace:
     """A trace and how it was opened. Close `cache_entry` when the trace is no longer used."""
 

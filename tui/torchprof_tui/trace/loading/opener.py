@@ -9,12 +9,13 @@ import stat
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchprof_tui.trace.core.errors import TraceError, format_error
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.loading.open_or_build import BuildResult, OpeningState, open_or_build_async
 from torchprof_tui.trace.loading.progress import LoadError, LoginNeededLoadError, Phase, Progress, Report
@@ -161,7 +162,7 @@ class _Hosts:
             self._failure = error
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EarlyTrace:
     """A trace that ends at `end`, ns, where the recording goes on; `share`: the part of the file that it is, 0 to 1."""
 

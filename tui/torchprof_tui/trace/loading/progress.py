@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.specs.address import ListedTrace
 
@@ -22,7 +22,7 @@ class Phase(TextEnum):
     MERGING = "merging"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Progress:
     """Progress of one load. `bytes` of `total` count the file as stored (compressed); `total` is None for a pipe."""
 
@@ -35,7 +35,7 @@ class Progress:
 FAILED_SHARE = -1.0  # the share of a rank that could not be opened
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RanksProgress(Progress):
     """Progress of several ranks together. `shares`: the part of each that has been read, 0 to 1, or FAILED_SHARE."""
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.loading.opener import FolderOpener, SingleTraceOpener, TraceOpener
 from torchprof_tui.trace.specs.address import SAMPLE_PREFIX, SshPath, is_remote, is_url, parse_ssh_path
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FILE_URL_PREFIX = "file://"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ResolvedInput:
     """What the user named: one trace at `path`; the ranks of one run where there are `rank_files`; names that their
     hosts must list first where there are `remote_names`.

@@ -7,9 +7,9 @@ communicates, a kernel of the user's called `dispatch` does not, nor does one th
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from torchprof_tui.trace.core.late_regex import compile_later
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.text_enum import TextEnum
 
 SYNCHRONIZING_OPERATIONS = ("allreduce", "allgather", "reducescatter", "alltoall", "barrier", "sendrecv")
@@ -40,7 +40,7 @@ WAITING_OPERATIONS = frozenset({Operation.BARRIER, Operation.NOTIFY})
 """Operations that move no payload: their whole time is waiting for other ranks."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CommunicationKernel:
     """A recognized kernel. `has_process_group`: torch records its collective, so that ranks can be matched by it."""
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.text_enum import TextEnum
 
 
@@ -20,7 +19,7 @@ class Role(TextEnum):
     RANK = "rank"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lane:
     """A thread, a stream or a counter. Its events are rows `first:last` of the columns (empty for counters)."""
 

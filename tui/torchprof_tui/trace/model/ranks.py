@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.core.problems import INCOMPLETE_STREAM_KINDS
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.text_enum import TextEnum
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class AlignmentMethod(TextEnum):
     NONE = "not aligned"  # each starts at time 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Clock:
     """Alignment of a rank's clock.
 
@@ -102,7 +103,7 @@ class Rank:
         return [replace(step, event=step.event + self.first) for step in self.trace.steps]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LostRank:
     """A rank that could not be opened.
 
@@ -169,7 +170,7 @@ class Ranks:
         return [rank.header_lane for rank in self.all]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MatchedCollectives:
     """m collectives recorded by at least two of r ranks, matched by process group, step and order.
 

@@ -16,7 +16,6 @@ J. Fischer, V. Heun, "Theoretical and practical improvements on the RMQ-problem"
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, U8, U16
 from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.thread_tasks import (
     MIN_SLICE_SIZE,
     accumulate_parallel,
@@ -55,7 +55,7 @@ _BITS = (1 << np.arange(_BLOCK_SIZE)).astype(np.uint16)[:, None]
 _LOWEST_BIT = _build_lowest_bit_table()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RangeArgmax:
     """Index over an array of values, without the values: 2.4 bytes per value.
 
@@ -167,7 +167,7 @@ def _build_masks(values: I64) -> U16:
     return out[:size]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RowIndex:
     """n events by (row of the whole trace, start): 18.4 bytes per event in addition to `order`, a column of the trace.
 

@@ -17,7 +17,7 @@ The annotations of serving engines say which requests a step served, how many to
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
 
@@ -25,6 +25,7 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, U8, sorted_unique
 from torchprof_tui.trace.core.late_regex import compile_later
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -50,7 +51,7 @@ class Engine(str, Enum):
     TENSORRT_LLM = "TensorRT-LLM"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ServingStepName:
     """What the name of a step says; UNKNOWN for what it does not.
 
@@ -233,7 +234,7 @@ _PARSERS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Step:
     """One `ProfilerStep#N`, or one step of a serving engine, on a CPU thread.
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, U16, Array
 from torchprof_tui.trace.core.problems import Problem
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Lane
 from torchprof_tui.trace.model.ranks import Rank, Ranks
@@ -29,7 +30,7 @@ from torchprof_tui.trace.text.block_text import TextIndex
 from torchprof_tui.trace.text.large_values import LargeValues
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Counter:
     """A counter: `times` int64[k] ascending, `values` float64[k]; each value holds until the next point."""
 
@@ -40,7 +41,7 @@ class Counter:
     values: F64
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SparseColumn:
     """A column for the few events that have a value: `events` int32[k] ascending, `values` [k] or [k, m]."""
 
@@ -73,7 +74,7 @@ class SparseColumn:
         return out
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemoryEvents:
     """`[memory]` instants by time, k rows: allocations (bytes > 0) and frees (bytes < 0)."""
 
@@ -88,7 +89,7 @@ class MemoryEvents:
     ordinal: I32
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Links:
     """Links between launches and GPU work, and between forward and backward.
 
@@ -141,7 +142,7 @@ class SameProgram(Protocol):
         """Open those that lie beside the trace on the first call, which blocks; each has its name as its label."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EntryCounts:
     """Count every entry of the file: `events == drawn + metadata + flows + sum(not_drawn)`."""
 
@@ -281,7 +282,7 @@ class Trace:
         return self.text.read_entry(ordinal, parse)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Event:
     """View of one event."""
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 from torchprof_tui.trace.core.bounded_json import dump_bounded
 from torchprof_tui.trace.core.problems import excerpt
+from torchprof_tui.trace.core.records import record
 
 MAX_DEVICE = 2**31 - 1  # largest device number, as for the events
 
@@ -38,7 +39,7 @@ _TORCH_VERSION_KEYS = ("pytorch_version", "torch_version")
 _CUDA_VERSION_KEY = "cuda_runtime_version"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeviceProperties:
     """One device of `deviceProperties`. `id`: its number, by default its position in the list; `name`: "" if unknown.
 
@@ -50,7 +51,7 @@ class DeviceProperties:
     numbers: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TraceMetadata:
     """What the top-level keys of a file say about the whole trace; None or "" for what they do not say.
 

@@ -11,16 +11,15 @@ cell, at every zoom: nothing disappears.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import F32, F64, I32, I64, Bool
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.row_index import RowIndex
 from torchprof_tui.trace.model.trace import Counter
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cells:
     """R rows of W cells.
 
@@ -34,7 +33,7 @@ class Cells:
     count: I32
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CounterCells:
     """`low`, `high`, `last` float64[W]: the values that a counter has in each cell; nan before its first point."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+from torchprof_tui.trace.core.records import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class FoldedTime:
     """Map times to positions on the axis and back. Build it with `of_ranges`.
 

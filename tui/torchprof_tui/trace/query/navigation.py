@@ -6,11 +6,11 @@ Within a row everything is a binary search; children are found in one pass over 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.row_index import RowIndex
 from torchprof_tui.trace.model.trace import Step, Trace
@@ -182,7 +182,7 @@ def _find_next_launch(trace: Trace, event: int) -> int:
     return int(first.searchsorted(first[event], side="right")) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GraphNeighbours:
     """GPU work of the same replay that a piece waits for, and that waits for it: int32[...] each, ascending."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import F64, I32
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.trace.model.row_index import RowIndex
 from torchprof_tui.trace.model.trace import Counter
@@ -32,7 +33,7 @@ class Section(NamedTuple):
     seam: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Viewport:
     """`width` cells between t0 and t1 (ns), never less than 1 ns a cell.
 

@@ -16,7 +16,7 @@ import contextlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
 from torchprof_tui.trace.core.column_file import crc32
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.communication_kernels import SYNCHRONIZING_OPERATIONS, classify_communication
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.ranks import MatchedCollectives
@@ -41,7 +42,7 @@ _CPU_BACKENDS = ("gloo:", "mpi:", "ucc:")
 CPU only launch."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Collectives:
     """k collectives of one rank, by launch. `group`, `operation`, `dtype` are indexes into `texts`; sizes in elements,
     0 where the file has none. `before_recording`: the number of those launched before the recording, left out here.
@@ -172,7 +173,7 @@ _EQUAL_SIZE_OPERATIONS = ("allreduce", "allgather", "reducescatter", "broadcast"
 """Operations in which all ranks send equally much. In an all-to-all with splits they do not."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Texts:
     """Texts of all ranks by number. `is_sized`, `is_synchronizing` bool[texts]: what each is as an operation's name."""
 
@@ -208,7 +209,7 @@ def match_collectives(traces: Sequence[Trace], collectives: Sequence[Collectives
     return _build_matched_collectives(tables, rows, texts, before_recording)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _RankTable(Collectives):
     """One rank's collectives, with texts numbered alike for all ranks; `segment` ascends with `step`, see
     `_assign_segments`. `end`: ns."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter as Counts
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, Array
 from torchprof_tui.trace.core.problems import LOST_RANK, UNRELATED_RANKS, Problem, ProblemTally
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.ranks import AlignmentMethod, Clock, LostRank, Rank, Ranks
@@ -30,7 +31,7 @@ _PROCESS_LOCAL_ARGS = frozenset({"external_id", "sequence", "python_id", "python
 _RANK_SHIFT_BITS = 40  # bits of a rank's own numbers, which processes count from 0; above them is the index of the rank
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OpenedRank:
     """One rank as it was opened: its `number`, the `file` as the user named it, what it recorded."""
 
@@ -92,7 +93,7 @@ def merge_ranks(opened_ranks: Sequence[OpenedRank], label: str, lost: Sequence[L
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Offsets:
     """Where each rank begins in the merged trace: its first event, lane (after its header lane) and entry."""
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.specs.address import ListedTrace, SshPath, is_pattern, is_url, parse_ssh_path
 
 MAX_LISTED = 2000  # traces of a folder that are listed
@@ -35,7 +36,7 @@ _MODIFIED_KEYS = ("LastModified", "last_modified", "mtime", "updated", "created"
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RemoteEntry:
     """An entry of a listing, checked.
 
@@ -143,7 +144,7 @@ MAX_TRACES = 4096  # largest number of traces that one name may resolve to
 MAX_GLOB_DEPTH = 4  # largest number of nested folders that `**/` matches on an ssh host
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Listing:
     """Traces that a name resolves to, or one line (`error`) on why there are none."""
 

@@ -11,11 +11,12 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.sources.ssh_stream import SHELL_FUNCTIONS, SshStream
 from torchprof_tui.trace.specs.address import SshPath, is_url, parse_ssh_path
 
@@ -28,7 +29,7 @@ MAX_PARENTS = 3
 _SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages", "dist-packages", "venv", "env", "build"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProgramFile:
     """A file of the program. `place`: its path here, or `host:path`. `lines`: without line breaks, as in the file."""
 

@@ -13,9 +13,9 @@ import re
 import stat
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.specs.address import SshPath
 
 SOCKET_FOLDER = "TORCHPROF_TUI_SSH_SOCKETS"  # environment variable: the folder with the control sockets of this session
@@ -44,7 +44,7 @@ _SESSION_OPTIONS = (
 """Disable what the user configured for sessions (commands, forwards), as scp does."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SshConfig:
     """The user's configuration for a host.
 

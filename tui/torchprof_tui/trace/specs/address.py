@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.extensions import list_sources
 from torchprof_tui.trace.core.late_regex import compile_later
+from torchprof_tui.trace.core.records import record
 
 SAMPLE_PREFIX = "sample:"  # of the names of sample traces
 
@@ -121,7 +121,7 @@ def is_key_averages_file(name: str) -> bool:
     return _KEY_AVERAGES.search(name) is not None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ListedTrace:
     """Trace in a listing of its folder.
 
@@ -141,7 +141,7 @@ class ListedTrace:
         return rank_in_name(self.spec) if self.recorded_rank is None else self.recorded_rank
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SshPath:
     """File or folder on an ssh host.
 

@@ -21,11 +21,11 @@ import shlex
 import stat
 import zlib
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 
 from torchprof_tui.trace.core.extensions import find_source
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.readable import read_begin
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.specs.address import (
     ListedTrace,
     is_key_averages_file,
@@ -49,7 +49,7 @@ class NotRanksError(ValueError):
     """These files are not the ranks of one run. `str()` is one line for the user."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RankFile:
     """Trace file and its rank, None if that is unknown until the file is opened.
 
@@ -62,7 +62,7 @@ class RankFile:
     identity: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TraceHead:
     """Content of the beginning of a file. `rank`, `world_size`: None if `distributedInfo` is not in it."""
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.late_regex import compile_later
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.specs.address import (
     ListedTrace,
     find_rank_digits,
@@ -35,7 +35,7 @@ _PERFETTO_COPY = "perfetto_trace.json.gz"
 MAX_LISTED = 6  # recordings that a message names; the others are counted
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RankRun:
     """Ranks of one run, by number. `pattern`: matches them and no other trace of the listing; "" if none does."""
 
@@ -72,7 +72,7 @@ class RankRun:
         return [self.pattern] if self.pattern else [trace.spec for trace in self.traces]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Recordings:
     """Recordings of a folder, newest first, and one line for each trace that belongs to none of them."""
 

@@ -35,6 +35,7 @@ from pathlib import Path
 
 from torchprof_tui import __version__
 from torchprof_tui.trace.core.late_regex import compile_later
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.user_files import find_home_folder
 
 _BYTES_OF_UNIT = {"": 1, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -401,7 +402,7 @@ def cache_usage() -> tuple[int, int]:
     return len(sizes), sum(sizes)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _FolderInfo:
     folder: Path
     size: int

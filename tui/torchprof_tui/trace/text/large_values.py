@@ -7,12 +7,13 @@ beside the columns, each as a run of gzip members.
 from __future__ import annotations
 
 import gzip
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import IO
 
 from torchprof_tui.trace.core.column_file import ChecksumReader, crc32, open_unbuffered
 from torchprof_tui.trace.core.errors import TraceChangedError
+from torchprof_tui.trace.core.records import record
 
 MAX_VALUE_BYTES = 64 << 20
 """Bytes of text beyond which only the size of a value is recorded: it can be validated as JSON only as a whole, in
@@ -23,7 +24,7 @@ VALUES_FILE = "keys.gz"
 _LEVEL = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LargeValues:
     """Positions of the large values of a trace.
 

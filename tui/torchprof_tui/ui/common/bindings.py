@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from textual.binding import ActiveBinding, Binding, BindingsMap
 from textual.content import Content
 from textual.dom import DOMNode
 from textual.keys import _character_to_key
+
+from torchprof_tui.trace.core.records import record
 
 SECTION_TITLES = {
     "time": "Time",
@@ -56,7 +57,7 @@ _SYMBOLS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeyHelp:
     """Describe one action: all its keys, a sentence on what it does, the action string, and what runs the action.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from torchprof_tui.analysis.compare.step_selection import (
     split_sides,
 )
 from torchprof_tui.trace.core.late_regex import compile_later
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.specs.address import SAMPLE_PREFIX
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _CHOICE = compile_later(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ComparisonRequest:
     """The other trace, "" for the open one; the steps and the ranks of A and of B.
 

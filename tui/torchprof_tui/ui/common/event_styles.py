@@ -20,6 +20,7 @@ from typing import Any
 
 from rich.style import Style
 
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 
 
@@ -113,7 +114,7 @@ def lighten(color: str) -> str:
     return "#" + "".join(f"{channel:02x}" for channel in lighter)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ThemeColors:
     """The colours of the app's theme that the palette is built from, as `#rrggbb`. By default of the dark one."""
 

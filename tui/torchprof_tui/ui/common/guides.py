@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from torchprof_tui.trace.core.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Guide:
     """A guide's title, its lines as (what is shown, what it means), and words of the dictionary."""
 

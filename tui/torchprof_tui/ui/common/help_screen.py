@@ -15,6 +15,7 @@ from textual.strip import Strip
 from textual.widgets import Input
 
 from torchprof_tui.analysis.words.dictionary import Word, find_kind_word, find_word, load_words, to_phrase
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.bindings import KeyHelp, group_by_section
@@ -55,7 +56,7 @@ COLUMN_GAP = 4
 MAX_LABEL_SHARE = 3  # a label takes at most this part (a third) of a column; a longer one is on a line of its own
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HelpEntry:
     """A label (keys, a symbol, a word), its text, and where it is shown. `kind`: the colour of the label."""
 
@@ -70,7 +71,7 @@ class HelpEntry:
         return self.label.replace("1 2 3 4 5 6 7 8 9", "1 … 9")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HelpSection:
     """Entries under a title. `is_keys`: the labels are keys. `is_from_words`: they are on the page of words, too."""
 

@@ -15,6 +15,7 @@ from textual.widgets import Input, Static
 from textual.widgets.input import Selection
 
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.bindings import list_bindings, rename_hints
 from torchprof_tui.ui.common.cell_text import find_common_prefix, truncate, truncate_start
@@ -133,7 +134,7 @@ class PromptClosed(Message):
     purpose: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Choice:
     """A text that a prompt offers, and what it stands for."""
 

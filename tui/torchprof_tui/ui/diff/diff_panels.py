@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rich.cells import cell_len
 from rich.style import Style
@@ -27,6 +27,7 @@ from torchprof_tui.analysis.compare.comparison_verdict import ChangeCause
 from torchprof_tui.analysis.compare.matched_rows import By, ComparedRow, ComparedRows, RowStatus
 from torchprof_tui.analysis.search.name_search import BadPattern, compile_matcher
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.number_format import format_share
@@ -293,7 +294,7 @@ class RowsPanel(TextPanel):
 MIN_NAME_CELLS = 24
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Column:
     """A column of numbers. `importance`: those of a low one are left out first."""
 

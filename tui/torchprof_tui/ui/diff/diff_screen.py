@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from torchprof_tui.analysis.compare.side_choice import (
 from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, ComparisonError, StepSelection
 from torchprof_tui.answers.pictures.waterfall import draw_waterfall
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.specs.address import SAMPLE_PREFIX
@@ -104,7 +105,7 @@ MAX_PREVIOUS_VIEWS = 100
 LARGEST_ZOOM, WHOLE = "this is the largest zoom: s zooms out", "all of both traces is on screen: w zooms in"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ComparedInput:
     """One side as asked for: `trace` of one rank, `whole` as it was opened, how it is called, the steps asked for."""
 

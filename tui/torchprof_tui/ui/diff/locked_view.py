@@ -7,9 +7,10 @@ distances and the same width, so equal distances are in the same column, whateve
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import Step
 from torchprof_tui.trace.query.viewport import Viewport
 
@@ -26,7 +27,7 @@ class Lock(Enum):
     OPS = "ops"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LockedView:
     """`view`: visible distances from the references, ns. `references`: a time of A and of B. `spans`: of the traces.
 
@@ -123,7 +124,7 @@ VERDICT_LINES = 3
 _FIXED_LINES = 1 + VERDICT_LINES + 2 + 1 + 1  # title, verdict, ruler with the steps of A, steps of B, status
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DiffLayout:
     """`dock`: lines of the panels; `panels`: how many stand side by side; `lanes`: lines for lanes of A and of B."""
 

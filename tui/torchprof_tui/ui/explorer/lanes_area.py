@@ -5,13 +5,13 @@ The panels below them belong to `panel_controller.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 
 from torchprof_tui.analysis.time.gpu_time import compute_busy_shares
 from torchprof_tui.analysis.time.intervals import Intervals, union
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
@@ -66,7 +66,7 @@ class PanelSize(Enum):
         return sizes[(sizes.index(self) + 1) % len(sizes)]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ExplorerLayout:
     """Lines of the parts that vary with the screen size; `dock`: those of the panels. The lanes get the rest."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +24,7 @@ from torchprof_tui.analysis.kernel.names.distinct_labels import label_kernels
 from torchprof_tui.analysis.search.name_search import BadPattern, is_case_sensitive
 from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.words.dictionary import Word, find_event_word
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -68,7 +68,7 @@ def fold_scope(trace: Trace, query: FlameQuery, scope: TableScope) -> FlameMade:
     return FlameMade(query, tree, dict(zip(work, map(clean, labels), strict=True)))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FlameView:
     """What the flame graph shows: which one, its zoom, the search, and the node of the cursor."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -10,9 +9,10 @@ import numpy as np
 from torchprof_tui.analysis.flame.flame_tree import FlameTree
 from torchprof_tui.analysis.search.name_search import BadPattern, compile_matcher
 from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FrameMatches:
     """The nodes that match a text: `nodes` int64[m] ascending, `mask` bool[n]; `total_ns`: their time, none twice."""
 

@@ -7,15 +7,16 @@ of their row, the rest, which always has a cell: children are sorted by their ti
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from torchprof_tui.analysis.flame.flame_tree import FlameTree
+from torchprof_tui.trace.core.records import record
 
 READABLE_CELLS = 12
 """Width of the widest frame of a rest that was zoomed into, where all of them would be too narrow otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Zoom:
     """What fills the width: a node, or, with `first_child`, its children from that one on."""
 
@@ -23,7 +24,7 @@ class Zoom:
     first_child: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Box:
     """A frame, or the rest of its siblings, in cells `x` to `x + width`.
 
@@ -40,7 +41,7 @@ class Box:
     above_zoom: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class IcicleLayout:
     """The boxes of each row, from left to right; the row is the depth in the tree."""
 

@@ -22,6 +22,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from torchprof_tui.trace.core.arrays import F64, I32, U8, U16, Array, Bool
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.cells import Cells
@@ -46,7 +47,7 @@ _PLAIN_TONES = (Emphasis.NORMAL, Emphasis.DIMMED, Emphasis.ON_PATH)
 _KERNEL_KINDS = (int(Kind.KERNEL), int(Kind.COLLECTIVE))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PathCells:
     """The cells of R lines, bool[R, W]: `touched` where a critical path has any time, `own` where it has some in the
     event that the cell shows.
@@ -71,7 +72,7 @@ class Decoration:
     path: PathCells | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StyledCells:
     """R rows of W cells with their styles. `glyph` uint32[R, W] code points; `style` uint16[R, W] for `Palette.cells`;
     `event` int32[R, W]; `bar_starts` bool[R, W]: first cells of named bars; `in_named_bar` bool[R, W]: all their cells.
@@ -184,7 +185,7 @@ def _assign_styles(kind: U8, tone: U8, has_event: Bool, named: Bool, marked: tup
     return style
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BarTexts:
     """The texts of bars. `show_classes`: kernels carry their class. `notes`: those of single events.
 

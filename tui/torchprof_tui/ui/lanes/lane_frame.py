@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, Bool
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.cells import Cells, cell_edges
 from torchprof_tui.trace.query.navigation import extent
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.critical_path.segments import PathRows
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LaneFrame:
     """Hold the cells of those screen lines that show events."""
 

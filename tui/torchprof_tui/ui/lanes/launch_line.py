@@ -6,17 +6,17 @@ Pure geometry. The line never covers a bar, so it is routed where bars hide the 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import Bool
+from torchprof_tui.trace.core.records import record
 
 DOWN, ACROSS = "┊", "┄"
 TO_LEFT, TO_RIGHT, TO_ABOVE, TO_BELOW = "◀", "▶", "▲", "▼"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LinkEnd:
     """An end of the line in cells. `x` may be off screen; `y` is a screen line, None where the row is scrolled off
     screen, which `above` tells from below."""

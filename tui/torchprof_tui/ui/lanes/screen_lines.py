@@ -13,6 +13,7 @@ from enum import IntEnum
 from itertools import accumulate, chain, islice
 from typing import NamedTuple, overload
 
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.trace import Trace
 
@@ -28,7 +29,7 @@ class LineContent(IntEnum):
     RANK = 5  # the GPU work of one of several ranks; its lanes follow below, unless they are folded into this line
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScreenLine:
     """One line. `lane`: for a heading the first lane below it; for a rank its own lane, which has no events."""
 
@@ -39,7 +40,7 @@ class ScreenLine:
     rank_folded: bool = False  # a rank whose lanes are folded into this line
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LaneArrangement:
     """The lanes that are folded, hidden and pinned, by their index in `Trace.lanes`. Changes return a new one."""
 

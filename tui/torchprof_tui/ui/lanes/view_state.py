@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 from torchprof_tui.analysis.repetition.repeat_fold import RepeatFold
 from torchprof_tui.analysis.repetition.step_list import list_steps
 from torchprof_tui.analysis.search.name_search import BadPattern, SearchResult, search_names
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration, parse_time
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.ranks import Rank
@@ -80,7 +81,7 @@ class NameSearch:
 MAX_PREVIOUS_VIEWS = 100  # views that `backspace` can return to
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class View:
     """What was shown: the viewport and its fold, the selected event and lane (-1 for none), the first line."""
 
@@ -91,7 +92,7 @@ class View:
     top: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RangeMark:
     """A range, ns. While `live`, it covers `anchor` (start and end of where it began) and the selection or cursor."""
 

@@ -17,6 +17,7 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.learn.case_file import Case, CaseList, list_cases
 from torchprof_tui.learn.progress import Result, read_progress
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common import keys
@@ -30,7 +31,7 @@ OWN = "\0own"  # id of the row with the questions about the open trace; no file 
 TITLE_CELLS = 42
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GuessRange:
     """The range of a trace whose kernels are guessed; times in ns."""
 

@@ -13,7 +13,6 @@ import os
 import shlex
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +20,7 @@ from msgspec import Meta
 
 from torchprof_tui.runs.history import read_request
 from torchprof_tui.trace.core.errors import UnreadableFileError
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.typed_json import MAX_UNIX_SECONDS, is_storable, read_typed_file
 from torchprof_tui.trace.core.typed_json import Path as PathText
 from torchprof_tui.trace.core.user_files import create_state_folder, find_state_folder, replace_file
@@ -34,7 +34,7 @@ MAX_SECONDS = 0.5  # users do not wait longer for the list
 SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LocalTrace:
     """A file that looks like a trace."""
 
@@ -106,7 +106,7 @@ RecentFile = Annotated[tuple[tuple[PathText, float], ...], Meta(max_length=1_000
 """(spec, Unix seconds when it was opened) of each trace, newest first."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RecentTrace:
     """A trace that was opened: `spec` as on the command line, `opened_at` in seconds since the epoch."""
 

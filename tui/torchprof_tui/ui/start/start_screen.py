@@ -27,6 +27,7 @@ from textual.widgets.option_list import Option
 from torchprof_samples import SAMPLES
 from torchprof_tui import __version__
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.user_files import make_absolute
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.specs.runs_by_name import RankRun, group_runs
@@ -123,7 +124,7 @@ LEARN_HINT = (
 WIDE_MIN_WIDTH = 150  # minimal width for the guide beside the list: fewer cells would leave no room for the summaries
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TraceRow:
     """One row of the list. `other_specs`: the other ranks of the run, which are opened together with `spec`."""
 

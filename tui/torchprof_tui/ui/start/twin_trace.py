@@ -7,11 +7,11 @@ import itertools
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from torchprof_samples import SAMPLES
 from torchprof_tui.runs.history import list_past_runs, read_request
 from torchprof_tui.trace.core.errors import UnreadableFileError
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.loading.recordings_beside import is_compiled_command, reduce_command
 from torchprof_tui.trace.specs.address import (
     SAMPLE_PREFIX,
@@ -27,7 +27,7 @@ _WARMTH = frozenset({"cold", "warm"})
 """Words of names that say nothing about the program: a compiled recording has always been warmed up."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Mode:
     """What was recorded, without the mode: `exact` with the warm-up's word. `is_compiled`: through torch.compile."""
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, range_scope, step_scope
 from torchprof_tui.analysis.table.event_scope import lane_mask, range_mask, step_mask
 from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.trace.core.arrays import Bool
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import Step
 from torchprof_tui.ui.lanes.view_state import ViewState
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TableScope:
     """A scope of the table.
 

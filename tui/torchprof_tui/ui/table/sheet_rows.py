@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from rich.cells import cell_len
@@ -11,6 +10,7 @@ from rich.cells import cell_len
 from torchprof_tui.analysis.table import export
 from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
 from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.child_screen import write_new_file
 from torchprof_tui.ui.common.event_styles import Palette
@@ -40,7 +40,7 @@ _GAP_CELLS = 2
 _EVALUATION_PREFIX = "autograd::engine::evaluate_function: "
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ColumnLayout:
     """The columns that fit into a width, each with its cells; the first is the name, which gets the remaining cells.
 

@@ -6,7 +6,6 @@ text of the search changes. Without a search, everything is folded as it was bef
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -14,9 +13,10 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.call_tree import DispatchTree
 from torchprof_tui.analysis.search.name_search import BadPattern, compile_matcher
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FoldSnapshot:
     """The folding and the search of a tree at one time, and the node under the cursor."""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import IntEnum
 from typing import Any, TypedDict
+
+from torchprof_tui.trace.core.records import record
 
 ARCHITECTURES = {
     "kepler": "sm_35",
@@ -57,7 +59,7 @@ _LABELS = {
 """Labels other than the name in lower case."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KernelName:
     """A decoded kernel name; fields that the name does not give are None or empty, never guessed.
 

@@ -12,7 +12,6 @@ affixes such as "kernel"; the data type is the template argument or the innermos
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from torchprof_tui.analysis.kernel.names.model import (
     KernelClass,
@@ -32,6 +31,7 @@ from torchprof_tui.analysis.kernel.names.syntax import (
     parse_template_arguments,
 )
 from torchprof_tui.trace.core.late_regex import compile_later
+from torchprof_tui.trace.core.records import record
 
 _WRAPPERS = {
     "BinaryFunctor": "",
@@ -62,7 +62,7 @@ _WORD_BOUNDARY = compile_later(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])
 _TRAILING_BACKWARD = compile_later(r"_(backward|grad)$")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Functor:
     """Operation and data types of a functor."""
 

@@ -6,9 +6,8 @@ are not demangled: only their identifiers are extracted in order, which is suffi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torchprof_tui.trace.core.late_regex import compile_later
+from torchprof_tui.trace.core.records import record
 
 _DEPTH_CHANGE = {"<": 1, "(": 1, "{": 1, "[": 1, ">": -1, ")": -1, "}": -1, "]": -1, "->": 0}
 _BRACKET = compile_later(r"->|[<>(){}\[\]]")
@@ -84,7 +83,7 @@ TYPE_BYTES = {
 """Bytes of one element, by the C++ type of a tensor as the profiler writes it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class QualifiedName:
     """`at::native::(anonymous namespace)::f<float, 4>(int)`: path ("at", "native", "{anonymous}", "f"), arguments
     ("float", "4") of the last component.

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from torchprof_tui.trace.core.late_regex import compile_later
+from torchprof_tui.trace.core.records import record
 
 ELEMENT_TYPES = {
     "f16": "fp16",
@@ -33,7 +33,7 @@ _STAGES = compile_later(r"_stage(\d+)")
 _INSTRUCTION = compile_later(r"_tensor(\d+x\d+x\d+)")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class XmmaFields:
     """Fields of an xmma name; `details` as in `KernelName`."""
 

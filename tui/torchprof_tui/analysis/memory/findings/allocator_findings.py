@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from torchprof_tui.analysis.memory.device_memory import UNKNOWN_BYTES, DeviceMemory
@@ -13,6 +11,7 @@ from torchprof_tui.analysis.memory.snapshots.device_snapshot import DeviceSnapsh
 from torchprof_tui.analysis.memory.snapshots.snapshot_file import Action
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.core.arrays import I64, is_in, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -27,7 +26,7 @@ SMALL_REQUEST = 1 << 20
 EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Growth:
     """When a device's reserved memory grew although more than the allocation was reserved and free.
 
@@ -86,7 +85,7 @@ def find_fragmentation(device: DeviceHistory) -> list[MemoryFinding]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RetryCalls:
     """Ops in which the driver was asked for memory, got some back, and was asked again.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory, GroupBy
 from torchprof_tui.trace.core.arrays import I64, sum_by_index
+from torchprof_tui.trace.core.records import record
 
 MIN_SAVED = 16 << 20  # bytes below which nothing is worth a change of the program
 MIN_SHARE = 0.1  # share of the peak below which a finding is left out
@@ -15,7 +16,7 @@ MIN_SHARE = 0.1  # share of the peak below which a finding is left out
 KIB = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemoryFinding:
     """One finding. `saved`: bytes that the remedy would save at the peak, at most; 0 where it saves none.
 

@@ -18,6 +18,7 @@ from torchprof_tui.analysis.memory.device_memory import Lifetimes, pair_records
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory
 from torchprof_tui.analysis.memory.snapshots.snapshot_file import Action, BlockState, History, Snapshot
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, is_in, sorted_unique, sum_by_index
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import Trace
 
 MAX_FRAMES = 100  # frames of a stack that are examined and shown, innermost first
@@ -83,7 +84,7 @@ class SnapshotGroupBy(str, Enum):
     STACK = "stack"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BlockTotals:
     """Sums over the segments of a device, in bytes.
 
@@ -110,7 +111,7 @@ class BlockTotals:
         return None if not self.free else 1 - self.largest_free / self.free
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SnapshotGroup:
     """Allocations of one line or stack: bytes as requested, how many, and the largest."""
 
@@ -120,7 +121,7 @@ class SnapshotGroup:
     largest: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SnapshotState:
     """What was alive at one time. Sizes are bytes as the program requested them.
 
@@ -138,7 +139,7 @@ class SnapshotState:
     surplus: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OutOfMemory:
     """An allocation that failed: bytes asked for, bytes that the device had left, and the allocator at that time."""
 
@@ -345,7 +346,7 @@ MAX_DIFFERENCE_NS = 1_000_000
 whole microseconds, before the profiler does."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TraceStacks:
     """The stacks of a snapshot for the k lifetimes of a device: `entry` int64[k] of its history, -1 for none."""
 

@@ -12,7 +12,6 @@ import io
 import zlib
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import repeat
 from operator import itemgetter
@@ -29,6 +28,7 @@ from torchprof_tui.analysis.memory.snapshots.primitive_pickle import (
 from torchprof_tui.trace.core.arrays import I8, I64, Bool, sorted_unique
 from torchprof_tui.trace.core.errors import TraceError, quote_file
 from torchprof_tui.trace.core.readable import read_begin
+from torchprof_tui.trace.core.records import record
 
 
 class BlockState(IntEnum):
@@ -66,7 +66,7 @@ class Action(IntEnum):
 ACTIONS = {action.name.lower(): action for action in Action}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Segments:
     """s segments, memory that was got from the driver. All int64[s]; `kind` texts; `first` int64[s + 1] into blocks.
 
@@ -85,7 +85,7 @@ class Segments:
         return len(self.size)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Blocks:
     """b blocks of the segments, in their order. `size`, `requested`, `address` int64[b], `state` int8[b].
 
@@ -102,7 +102,7 @@ class Blocks:
         return len(self.size)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class History:
     """What the allocator of one device did, e entries by time: `action` int8[e], others int64[e].
 
@@ -122,7 +122,7 @@ class History:
         return len(self.action)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Snapshot:
     """A snapshot. `histories`: of the devices that have one. `settings`: of the allocator, as recorded."""
 

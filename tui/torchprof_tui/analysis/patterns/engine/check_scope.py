@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from torchprof_tui.analysis.completeness.data_loss import read_slice_metadata
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import Step, Trace
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Scope:
     """The half-open time range [t0, t1) in ns from the trace's first event, t1 > t0. `label` is shown on panels."""
 

@@ -14,6 +14,7 @@ from torchprof_tui.analysis.kernel.names.name_decoder import classify_names
 from torchprof_tui.analysis.time.gpu_time import UNKNOWN_DEVICE, work_mask
 from torchprof_tui.analysis.time.intervals import Intervals, find_range_at, union
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -121,7 +122,7 @@ class EventTable:
         return self.end - self.start
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GpuWorkTable:
     """All GPU work by start, over all streams; int32 rows, -1 for none.
 
@@ -157,7 +158,7 @@ class GpuWorkTable:
         return _mark_values(self.kind, kinds)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StepTable:
     """The steps of the thread with most steps, in time order; `number` is N of ProfilerStep#N."""
 

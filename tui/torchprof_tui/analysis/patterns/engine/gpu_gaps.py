@@ -12,7 +12,7 @@ counted as the program's idle time. Before the first recorded work of a device n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,10 +24,11 @@ from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union, unite
 from torchprof_tui.trace.core.arrays import F64, I64, U8, Bool, is_in
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RepeatedSteps:
     """s steps of k pieces of work each, on the device with most work.
 
@@ -114,7 +115,7 @@ _EARLY_SHARE = 0.1
 _LONG_AGO, _NEVER = np.iinfo(np.int64).min // 4, np.iinfo(np.int64).max // 4
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Gaps:
     """k gaps in which a device was idle, by device, then time. Times ns.
 

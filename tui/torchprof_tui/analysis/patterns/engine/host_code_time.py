@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,12 +16,13 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
 from torchprof_tui.trace.core.arrays import I64, Bool, find_largest, is_in, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration, format_part
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MainThread:
     """The lane that the program runs on, and the rows [first, last) of its events in the trace."""
 
@@ -138,7 +139,7 @@ _MAX_CALLEES = 2
 _CALLEE_MIN_SHARE = 0.1  # share of its caller's time from which a function is named
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostOwner:
     """Frames or annotations of one name. `time`: ns of host code in them; `events`: their rows, int64[k].
 
@@ -159,7 +160,7 @@ class HostOwner:
         return f"{self.name} ({details})" if details else self.name
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostCode:
     """The host code of a scope. `time`: ns that the main thread was outside ops, loader calls and communication.
 
@@ -293,7 +294,7 @@ def _find_covering_name(view: ScopeView, host: Intervals, rows: I64, time: int) 
 
 def _measure_covered(view: ScopeView, host: Intervals, rows: I64) -> int:
     start = np.asarray(view.trace.start[rows])
-    return (host & union(start, start + view.trace.duration[rows])).total
+    return host.measure_overlap(union(start, start + view.trace.duration[rows]))
 
 
 def _contains_step(view: ScopeView, events: I64) -> bool:
@@ -336,4 +337,4 @@ def _is_in_model(view: ScopeView, main: MainThread, host: Intervals, events: I64
     model = main.first + np.flatnonzero(is_model)
     start, owned = np.asarray(trace.start[model]), np.asarray(trace.start[events])
     of_owner = host & union(owned, owned + trace.duration[events])
-    return 2 * (of_owner & union(start, start + trace.duration[model])).total > of_owner.total
+    return 2 * of_owner.measure_overlap(union(start, start + trace.duration[model])) > of_owner.total

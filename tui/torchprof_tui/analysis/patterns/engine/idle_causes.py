@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import ClassVar
 
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.trace.core.records import record
 
 
 class IdleCause(IntEnum):
@@ -53,7 +54,7 @@ class IdleCause(IntEnum):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeviceTimeShares:
     """Shares of `ScopeView.device_time`, 0..1. `idle` by cause sums to 1 − busy."""
 

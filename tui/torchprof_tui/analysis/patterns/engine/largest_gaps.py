@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.trace.core.arrays import find_largest
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -57,7 +57,7 @@ _CAUSES_ON_THREAD = {IdleCause.HOST, *ACTIVITY_CAUSES} - {IdleCause.COLD_CALL}
 """Causes that the thread explains by what it did during the gap; the others by its next launch."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LargestGap:
     """A long gap of one GPU. Times ns; texts as recorded: `clean` them.
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +15,7 @@ from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.throughput.op_inputs import OpInputs, parse_inputs
 from torchprof_tui.trace.core.arrays import I64, U8
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
 
@@ -71,7 +71,7 @@ _VIEWS = (
 _OTHER, _NO_LETTER = ".", " "
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OpText:
     """The outermost ops of the launching threads: `ops`, `text` with one letter each, a line per thread and step.
 

@@ -6,7 +6,7 @@ Widgets are shown before the modules that check are imported: they need only the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from torchprof_tui.analysis.patterns.engine import thresholds as limits
 from torchprof_tui.analysis.patterns.engine.thresholds import Threshold
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.arrays import I64, argsort_stable
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.text_enum import TextEnum
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 MAX_HOST_GAPS = 50  # gaps of plain code that are kept: thousands of short ones lie between the ops of any program
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EvidencePlaces:
     """k places at which time was lost, by `cost` (ns), largest first; of equal ones, the earliest first.
 
@@ -110,7 +111,7 @@ class Section(TextEnum):
     BEYOND = "Further causes"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Remedy:
     """What to do about a fired pattern: one action, and a line of code to paste, "" where no line helps."""
 
@@ -118,7 +119,7 @@ class Remedy:
     code: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Answer:
     """What a check found in its scope.
 
@@ -172,7 +173,7 @@ class Answer:
 CheckFunction = Callable[["ScopeView"], Answer]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pattern:
     """One pattern of the cheatsheet. `decided`: its definition, shown to a reader who asks how it is decided."""
 
@@ -241,7 +242,7 @@ def registered_patterns() -> dict[str, Pattern]:
     return _REGISTRY
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finding:
     """A pattern's answer in a scope; `share` is what it costs of the scope, 0..1.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Threshold:
     """A number that a pattern is decided by, with its unit and the reason for its value."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar, cast
 
@@ -30,6 +29,7 @@ from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.analysis.time.step_bounds import find_step_bounds
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, is_in, number_distinct, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
@@ -40,7 +40,7 @@ T = TypeVar("T")
 MAX_DEVICES = 256  # no host has more GPUs. A file that names more was not recorded; only this many are checked
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RankContext:
     """The arrivals of all ranks at their collectives, and the index of one rank in `arrivals.ranks`."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine.avoidable_work import (
@@ -20,12 +18,13 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.throughput.op_inputs import OpInputs
 from torchprof_tui.trace.core.arrays import I64, Bool, find_median, is_in, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 
 LEAF_REGEX = NODE_REGEX + r"torch::autograd::AccumulateGrad$"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BackwardNodes:
     """The nodes that backward passes evaluated, by start.
 

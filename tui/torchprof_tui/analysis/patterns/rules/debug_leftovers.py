@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from torchprof_tui.analysis.patterns.rules.cpu_lane import find_trailing_sync
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, Bool, is_in, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 
 _TEST_REGEX = r"aten::(isnan|isinf|isfinite|_is_any_true|_is_all_true|any|all|ne|logical_not|item|is_nonzero)$"
@@ -33,7 +34,7 @@ _READ_REGEX = r"aten::(item|is_nonzero|_local_scalar_dense|equal|allclose|to|_to
 _ITEM_REGEX = r"aten::(item|is_nonzero|equal)$"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OuterOps:
     """The operators of launching threads that lie in no other one, by lane, then start.
 
@@ -102,7 +103,7 @@ MODEL_OP_REGEX = (
 _MAX_ROUND = 16  # ops between two reads up to which they belong together
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReadChains:
     """Stretches of ops in which one value after the other is read, without a layer or compiled code in between.
 

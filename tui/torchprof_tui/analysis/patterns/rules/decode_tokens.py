@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
@@ -31,6 +29,7 @@ from torchprof_tui.analysis.patterns.rules.serving import (
 from torchprof_tui.analysis.serving.serving_steps import UNKNOWN, ServingSteps, StepKind
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I64, Bool, find_median, is_in, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -43,7 +42,7 @@ _MAX_CATS_READ = 256
 _MIN_SIZES = 3  # different grids that a kernel must have at one place of the steps, to be called growing
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CacheAppends:
     """Calls of `cat` in decode steps that append to a KV cache.
 

@@ -361,4 +361,4 @@ def measure_idle_after(view: ScopeView, waits: EventTable, lost_time: Intervals)
 def measure_idle(view: ScopeView, times: Intervals) -> int:
     """Return the ns of these times in the window in which a GPU was idle for sure; the largest of all devices."""
     in_window = times.clip(*view.window)
-    return max(((in_window & idle).total for idle in view.gap_finder.known_idle_intervals.values()), default=0)
+    return max((in_window.measure_overlap(idle) for idle in view.gap_finder.known_idle_intervals.values()), default=0)

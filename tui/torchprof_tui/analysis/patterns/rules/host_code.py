@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CPU, NO_GPU
 from torchprof_tui.analysis.time.intervals import Intervals, union, unite
 from torchprof_tui.trace.core.arrays import I64, Bool, find_largest, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -84,7 +84,7 @@ COLLECTION_REGEX = r"Python GC|<built-in function collect>|gc\.collect|gc\.py.*c
 """Frames and annotations of Python's garbage collector: a call of `gc.collect()`, or what torch records of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostPauses:
     """k pauses in steps, in which no thread that launches ran an op or a call, and no GPU worked.
 
@@ -243,7 +243,7 @@ CREATING_OP = re.compile(
 _MAX_NAMED = 2
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CpuWork:
     """What ops computed on the CPU in a scope while a GPU was idle.
 

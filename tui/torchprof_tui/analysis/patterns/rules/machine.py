@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass
@@ -19,6 +17,7 @@ from torchprof_tui.analysis.patterns.rules.serving import find_generation_steps
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS
 from torchprof_tui.analysis.time.kernel_speed import weighted_median
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, find_median, find_percentiles, is_in
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -67,7 +66,7 @@ def slow_host(view: ScopeView) -> Answer:
     return Answer.fired(seen, events, at_stake, spans=speed.slowest_op_time if len(events) else NO_INTERVALS)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClockDrift:
     """How the same kernels' times changed from the first third of their runs to the last.
 
@@ -240,7 +239,7 @@ _MAX_SHAPES_READ = 24  # slow calls, and as many usual ones, whose input shapes 
 _PARTS = 4  # parts of a recording without steps, of which the first may be a warm-up
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SlowCalls:
     """k slow calls of the main thread. `calls` by start; `time`, `excess`: int64[k], ns of self time, and of that the
     part above ten times what is usual.

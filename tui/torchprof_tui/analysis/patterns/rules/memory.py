@@ -6,8 +6,6 @@ In a smaller scope a pattern fires where its evidence lies.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from torchprof_tui.analysis.memory.device_memory import DeviceMemory
@@ -20,11 +18,12 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_ADDRESSES, NO_MEMORY
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
+from torchprof_tui.trace.core.records import record
 
 MAX_EVIDENCE = 1000  # events of a pattern that stand for its allocations: those of the largest
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemoryChecks:
     """The memory of a trace as the patterns judge it: of its GPUs, or of the CPU where no GPU was recorded.
 

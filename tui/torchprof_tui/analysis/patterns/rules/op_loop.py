@@ -7,7 +7,6 @@ find_tandem_repeats(np.array([7, 1, 2, 1, 2, 1, 2, 9]), min_rounds=3, max_period
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,11 +28,12 @@ from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import F64, I64, Bool, find_median, is_in, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TandemRepeats:
     """k repeats that do not overlap, by start: int64[k] each.
 
@@ -110,7 +110,7 @@ _CLIPPING_OPS = frozenset({"aten::linalg_vector_norm", "aten::norm", "aten::clam
 _BACKWARD_REGEX = r"autograd::engine::evaluate_function"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OpLoops:
     """k runs of the same ops in a row on launching threads, by lane, then time; columns int64[k].
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I64, find_median, is_in
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -63,7 +63,7 @@ def optimizer_loop(view: ScopeView) -> Answer:
     return Answer.fired(seen, events, idle, choose_optimizer_remedy(name))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OptimizerLaunches:
     """Kernels of a view by the optimizer step that launched them.
 

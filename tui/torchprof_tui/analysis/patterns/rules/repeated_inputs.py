@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from torchprof_tui.analysis.kernel.names.copies import is_to_device
@@ -18,6 +16,7 @@ from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, find_median, is_in, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -118,7 +117,7 @@ def tensor_from_list(view: ScopeView) -> Answer:
     return answer_fault(view, sorted_unique(made.pairs[chosen].ravel()), seen, gaps=gaps)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ListTensors:
     """The slow calls of torch.tensor(list): k of them.
 
@@ -185,7 +184,7 @@ def one_sample_at_a_time(view: ScopeView) -> Answer:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SampleRounds:
     """Runs of the model on one sample: `rows` int64[k] of all but one, `gaps`; or the reason why none is known."""
 

@@ -6,7 +6,6 @@ Steps come from the annotations of a serving engine, from annotations that name 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from torchprof_tui.analysis.serving.measure_steps import get_serving_steps
 from torchprof_tui.analysis.serving.serving_steps import KINDS, UNKNOWN, ServingSteps, StepKind
 from torchprof_tui.analysis.time.intervals import find_range_at, union
 from torchprof_tui.trace.core.arrays import I64, U8, Bool, find_median, is_in
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.steps import Engine
@@ -32,7 +32,7 @@ _SAMPLER_REGEX = r"aten::(argmax|multinomial)$"
 _CACHE_REGEX = r"aten::(cat|index_copy_|index_put_|slice_scatter)$|\w+::\w*(kv_cache|reshape_and_cache)\w*$"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TokenLoop:
     """k iterations of a loop over tokens: from one sampled token to the next, without prefills.
 
@@ -224,8 +224,8 @@ def decode_without_graphs(view: ScopeView) -> Answer:
         return Answer.absent(f"{summary}; but the GPU is busy, {format_percent(view.busy_share)}")
     start, end = loop.samplers.start, loop.samplers.end
     in_loop, idle = union(loop.start, loop.end), view.gap_finder.known_idle_intervals.values()
-    busy = sum((tables.busy_intervals[device] & in_loop).total for device in tables.devices)
-    idle_time = sum((times & in_loop.clip(*view.window)).total for times in idle) // max(len(idle), 1)
+    busy = sum(tables.busy_intervals[device].measure_overlap(in_loop) for device in tables.devices)
+    idle_time = sum(times.measure_overlap(in_loop.clip(*view.window)) for times in idle) // max(len(idle), 1)
     remedy = None
     if tables.practices.uses_cuda_graphs:
         remedy = Remedy("let the graph cover the whole decode step: most kernels are still launched one by one")
@@ -256,7 +256,7 @@ def _find_decoding(tables: TraceTables) -> TokenLoop:
 NO_GENERATION = "no steps of a language model were found, neither by annotations nor as a loop over tokens"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GenerationSteps:
     """s steps by start; arrays [s], times int64 ns.
 

@@ -6,7 +6,6 @@ What a program does once, and the steady steps that its warm-up leaves.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from torchprof_tui.analysis.time.chance import estimate_spread
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.analysis.time.step_bounds import find_launch_starts
 from torchprof_tui.trace.core.arrays import F64, I64, Bool, is_in, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -119,7 +119,7 @@ def _choose_cold_remedy(view: ScopeView, calls: EventTable) -> Remedy | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WarmingSteps:
     """The first steps of a recording that still get faster: `count` of them, 0 for none.
 
@@ -275,7 +275,7 @@ _MAX_WARMUP_STEPS = 100  # no program warms up for longer; a file that says so i
 _HALF_TOLERANCE = 0.05  # launches that go down by 45 to 55 % go down by half
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SteadySteps:
     """The index of the first steady step, and why the steps before it are none: one sentence each."""
 
@@ -353,7 +353,7 @@ def count_calls(launches: I64) -> int:
     return len(sorted_unique(launches))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StepWork:
     """What a steady step of a trace does, on average: ns, calls that launch GPU work, kernels, copies and fills."""
 

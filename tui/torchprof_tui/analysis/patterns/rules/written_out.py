@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,9 +18,10 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.throughput.op_inputs import OpInputs
 from torchprof_tui.trace.core.arrays import I64, is_in, sorted_unique
+from torchprof_tui.trace.core.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Algorithm:
     """An algorithm by the ops that it is written with, as letters of `op_text`.
 
@@ -265,7 +265,7 @@ def written_out(view: ScopeView) -> Answer:
     return costliest if costliest.at_stake else Answer.absent()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WrittenAlgorithm:
     """Where an algorithm is written out in the whole trace: `rows`, `kept` int64[k] and `gaps` as of `answer_fault`."""
 

@@ -8,7 +8,7 @@ explains. Patterns that describe a whole scope come last and keep the rest.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, tell_costs
 from torchprof_tui.analysis.patterns.verdict.waiting import LAUNCHING
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, unite
 from torchprof_tui.trace.core.arrays import find_median, is_in
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 
 Path = list[dict[int, Intervals]]
@@ -33,7 +34,7 @@ MENTIONED_CUT = 0.05
 """Share of the steps from which the time that is left out of them is mentioned: less does not show in three digits."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CostBase:
     """The time that costs are shares of: `time` ns, the mean of the devices, without the profiler's own.
 
@@ -179,7 +180,7 @@ def _claim_general(own: Intervals, at_stake: int, path: Path, rest: Path) -> int
 
 def _measure_within(path: Path, times: Intervals) -> int:
     """Measure the ns of a path that lie in these times."""
-    return sum((each & times).total for part in path for each in part.values())
+    return sum(each.measure_overlap(times) for part in path for each in part.values())
 
 
 def _take_first(times: Intervals, length: int) -> Intervals:

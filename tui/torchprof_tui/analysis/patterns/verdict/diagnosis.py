@@ -16,9 +16,10 @@ from torchprof_tui.analysis.patterns.engine.practices import Practices
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, EXPOSED, UNSPECIFIC_PATTERN_IDS, TimeTree
 from torchprof_tui.trace.core.arrays import I64, find_largest, find_median, sorted_unique
+from torchprof_tui.trace.core.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostPause:
     """Host code of one place that the GPU waits for: `time` ns over all devices, in `count` gaps.
 
@@ -86,7 +87,7 @@ def say_share(before: str, after: str = "") -> Says:
 SAY_NOTHING = always("")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RecordingFault:
     """Why a recording does not represent the program.
 
@@ -99,7 +100,7 @@ class RecordingFault:
     pattern: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Diagnosis:
     """One thing that costs time.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from torchprof_tui.analysis.collectives.communication_waiting import Arrivals
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
@@ -23,13 +23,14 @@ from torchprof_tui.analysis.patterns.verdict.verdict import (
     tell_costs,
 )
 from torchprof_tui.analysis.patterns.verdict.wins import predict_wins, rank_by_wins
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import Trace
 
 FIRST_VERDICT_NOTE = "checking the patterns …"
 """What a verdict says instead of its advice until the patterns have been checked."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CheckResult:
     """All findings in a scope, worst first, and its verdict; `base`: what costs are shares of.
 
@@ -55,7 +56,7 @@ class CheckResult:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PrecomputedCheck:
     """The result of the whole trace and what the lanes show of it: all idle gaps and the notes on single events.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -20,11 +20,12 @@ from torchprof_tui.analysis.patterns.rules.multi_gpu import find_late_rank, find
 from torchprof_tui.analysis.patterns.verdict.costs import CostBase, find_base, price_findings
 from torchprof_tui.analysis.patterns.verdict.tree_model import EXPOSED
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict, tell_costs
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LateRank:
     """The rank that the others wait for. `event`: where it is late the longest, numbered as in the merged trace.
 

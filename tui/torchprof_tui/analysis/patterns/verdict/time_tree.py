@@ -8,7 +8,7 @@ their evidence covers, the narrowest first, and no time twice.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, COPIES, 
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals
 from torchprof_tui.trace.core.arrays import I64, is_in
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 
 _LABELS = {COMPUTE: "GPU computes", COPIES: "copies without compute", EXPOSED: "collectives without compute"}
@@ -156,7 +157,7 @@ class Claims:
         return tuple(parts)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Spans:
     """When the time of a fired pattern was lost: by its evidence on the CPU, and by that on the GPU."""
 

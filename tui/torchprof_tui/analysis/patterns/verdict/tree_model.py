@@ -6,9 +6,10 @@ Panels import this module before the modules that check: it imports none of them
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 
 COMPUTE, COPIES, EXPOSED, OUTSIDE = "compute", "copies", "exposed_communication", "outside"
@@ -24,7 +25,7 @@ UNSPECIFIC_PATTERN_IDS = frozenset(
 WHOLE_SCOPE_IDS = GENERAL_PATTERN_IDS | UNSPECIFIC_PATTERN_IDS
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TimePart:
     """A part of a scope: `time` in ns, summed over the devices. `parts` lie inside it and sum to it at most.
 
@@ -37,7 +38,7 @@ class TimePart:
     parts: tuple[TimePart, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TimeTree:
     """The time of a scope by cause. `parts` sum to `total`: the scope's length times `device_count`, ns.
 
@@ -84,7 +85,7 @@ MAX_LINES = 12
 MIN_INNER_LINES = 3  # lines kept free for what lies inside the parts, as far as there is anything
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TreeLine:
     """A line of a shown tree. `time`: ns, the mean of the devices; `share` of `measured`, 0..1; `depth` from 0."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from torchprof_tui.analysis.patterns.verdict.gpu_work import diagnose_gpu_work
 from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, EXPOSED, TimeTree
 from torchprof_tui.analysis.patterns.verdict.waiting import diagnose_waiting, measure_turn_taking, say_cold
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -43,7 +44,7 @@ class Regime(TextEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Verdict:
     """The answer that is read first.
 
@@ -94,7 +95,7 @@ class Verdict:
         return f"{self.headline} · GPU busy {format_percent(self.busy)} of {self.busy_base} · {self.first}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScopeRegime:
     """What limits a scope: its regime, how busy the GPU was (0..1, None without GPU work), and why nothing is known.
 

@@ -53,7 +53,7 @@ def find_waiting_kind(view: ScopeView) -> tuple[StepKind, I64, str] | None:
     for kind in kinds:
         chosen = inside & steps.kind_mask(kind)
         of_kind = union(steps.start[chosen], steps.end[chosen]).clip(t0, t1)
-        times.append(sum((intervals & of_kind).total for intervals in idle.values()))
+        times.append(sum(intervals.measure_overlap(of_kind) for intervals in idle.values()))
     worst = int(np.argmax(times))
     chosen = inside & steps.kind_mask(kinds[worst])
     kernels = int(steps.kernels[chosen].sum())
@@ -182,7 +182,7 @@ def measure_turn_taking(view: ScopeView) -> float:
     for device in devices:
         waiting = view.gap_finder.list_cause_intervals(gaps, IdleCause.QUEUED, device)
         held += waiting.total
-        elsewhere += (waiting & (together - busy[device])).total
+        elsewhere += waiting.measure_overlap(together - busy[device])
     return elsewhere / view.device_time if elsewhere >= thresholds.TURNS_SHARE.value * held else 0.0
 
 

@@ -9,7 +9,7 @@ out, and of many problems those that cost most are replayed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from torchprof_tui.analysis.what_if.forecast import Forecast, Forecaster
 from torchprof_tui.analysis.what_if.scenario import Scenario, ScenarioError, ScenarioKind, parse_scenario
 from torchprof_tui.analysis.what_if.step_model import build_step_model
 from torchprof_tui.trace.core.arrays import I64, is_in, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -114,7 +115,7 @@ def _add_launches(trace: Trace, events: I64) -> I64:
     return sorted_unique(np.concatenate([events, np.where(in_op, parent, calls)])).astype(np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wins:
     """What fixes save at most: `shares` of what costs are shares of, 0..1, by pattern id. `steps`: those replayed.
 
@@ -189,7 +190,7 @@ def _choose_steps(trace: Trace, base: CostBase) -> list[int | None]:
     return numbers if sum(_count_step_events(trace, number) for number in numbers) <= MAX_STEP_EVENTS else [None]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Saving:
     """What a scenario saves of the replayed steps together, and of the median one of them: 0..1."""
 

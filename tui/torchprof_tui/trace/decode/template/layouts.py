@@ -18,7 +18,6 @@ general decoder handles those and all others that are not plain.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import accumulate, compress
 from typing import Any, NamedTuple
 
@@ -29,6 +28,7 @@ import orjson
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.core.growable_array import GrowableArray
 from torchprof_tui.trace.core.late_regex import compile_later
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.decode.column_builder import CORRELATION, OP_ARGS, PYTHON_ARGS, TRIPLE_ARGS
 from torchprof_tui.trace.decode.interning import (
     GROUP_COUNTER,
@@ -196,7 +196,7 @@ class NumberPosition(NamedTuple):
     negative: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Template:
     """What a template determines. Runs are counted from 0 within the entry.
 
@@ -451,7 +451,7 @@ def negative_of(positions: I32) -> Bool:
     return (positions & 1 << _SIGN_BIT).astype(np.bool_)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _NumberedTemplate:
     """`wanted_numbers`: (kind, run, whether negative, most digits) of each number that is read."""
 

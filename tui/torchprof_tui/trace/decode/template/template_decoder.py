@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from itertools import repeat
 from typing import cast
 
@@ -26,6 +25,7 @@ import orjson
 
 from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Array, Bool
 from torchprof_tui.trace.core.growable_array import GrowableArray
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.decode.column_builder import CORRELATION, ColumnBuilder, EntryColumns
 from torchprof_tui.trace.decode.interning import GROUP_OTHER, arg_group_of, text_of
 from torchprof_tui.trace.decode.template.layouts import (
@@ -62,7 +62,7 @@ _POWERS = 10.0 ** np.arange(_EXACT_DIGITS + 1)
 _COLUMN_INDEX = {name: number for number, name in enumerate(NUMBER_COLUMNS)}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EntryNumbers:
     """Numbers read from n entries of `text`, by kind (`layouts.py`), and within a kind in the order of the entries.
 

@@ -5,7 +5,6 @@ The entry under the cursor is explained in full, and its evidence is highlighted
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -21,6 +20,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 )
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_GPU, describe_group, group_undecidable
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, COPIES, EXPOSED, select_tree_lines
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -247,7 +247,7 @@ GAP_MARGIN = 0.15
 """Margin on both sides of a gap that is shown, as a share of its length: the events around it are on screen."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EvidencePlace:
     """One place: `start` to `end` (ns), `event` to select there (-1 for none), the `number` from 1 of `count`."""
 

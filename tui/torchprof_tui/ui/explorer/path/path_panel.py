@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from rich.cells import cell_len
 from textual.geometry import Size
 
 from torchprof_tui.analysis.repetition.step_list import are_repetitions
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.trace import Step, Trace
@@ -36,7 +37,7 @@ MARKED_RANGE = "the marked range"
 ALL_RANKS = -1  # instead of the index of a rank: the path of all ranks
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PathScope:
     """A scope of one rank or of ALL_RANKS, ns. `event`: of a recorded step, in the whole trace; -1 for a range."""
 

@@ -12,6 +12,7 @@ from torchprof_tui.analysis.patterns.verdict.check_report import RemedyFinder
 from torchprof_tui.analysis.what_if.forecast import Forecast, Forecaster
 from torchprof_tui.analysis.what_if.scenario import ScenarioError, parse_scenario
 from torchprof_tui.analysis.what_if.step_model import build_step_model
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.name_display import clean
@@ -33,7 +34,7 @@ class WhatIfRead(Message):
 SEPARATOR = ";"  # between the scenarios of a list; names of kernels contain commas
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ShownForecast:
     """A forecast, and that of each of its scenarios alone. `step`: number of the step, None for the whole recording."""
 

@@ -23,6 +23,7 @@ from torchprof_tui.analysis.critical_path.segments import (
 from torchprof_tui.analysis.critical_path.step_window import WindowError, select_window
 from torchprof_tui.analysis.rank_path.joined_path import find_joined_path, split_path
 from torchprof_tui.trace.core.arrays import I32
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
@@ -42,7 +43,7 @@ class PathRead(WorkResult):
 MAX_LONGEST = 50  # segments that the panel lists
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PathSegment:
     """One segment, ns. `event`: in the whole trace, -1 for none; of a wait the work or the launch that waits.
 
