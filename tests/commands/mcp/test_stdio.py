@@ -23,7 +23,8 @@ async def test_a_session_over_stdio(tmp_path: Path) -> None:
     parameters = mcp.StdioServerParameters(
         command=sys.executable, args=["-m", "torchprof_tui", "mcp", str(tmp_path)], env=dict(os.environ)
     )
-    async with mcp.Client(parameters) as client:
+    # By default it is what sys.stderr was when mcp was imported: in a test whose output was captured, perhaps.
+    async with mcp.Client(mcp.stdio_client(parameters, errlog=sys.__stderr__)) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert list(tools) == list(server.collect_tools())
         for tool in tools.values():
