@@ -8,8 +8,8 @@ import pytest
 from textual.events import Key
 from textual.widgets import Input
 
-from tests.helpers.explorer_app import event_of, explorer, text_of, two_steps, until
-from tests.helpers.trace_builder import cpu, trace
+from tests.helpers.explorer_app import event_of, explorer, settled, text_of, two_steps, until
+from tests.helpers.trace_builder import cpu, kernel, runtime, step, trace
 from torchprof_tui.ui.common.bindings import group_by_section
 from torchprof_tui.ui.common.help_screen import HelpScreen
 from torchprof_tui.ui.common.keys import LANES
@@ -132,6 +132,22 @@ async def test_what_is_no_command_is_called_so_with_names_that_are_close() -> No
         assert screen.has_class("asking")
         await pilot.press("escape", "g", *"memroy", "enter")
         assert "unknown command: memory?" in text_of(screen)
+
+
+async def test_the_chain_opens_at_its_beginning_and_follows_the_cursor_from_there() -> None:
+    nested = [cpu(f"aten::op{depth}", 10 + depth, 100 - 2 * depth) for depth in range(12)]
+    deep = trace(step(0, 0, 200), *nested, runtime("cudaLaunchKernel", 40, 4, corr=1), kernel("gemm", 60, 20, corr=1))
+    async with explorer(deep, (80, 24)) as (screen, pilot):
+        await pilot.press("right", "l")
+        await settled(pilot)
+        panel = text_of(screen).partition("[chain")[2]
+        assert "ProfilerStep#0 " in panel
+        assert "▴" not in panel
+        await pilot.press("up")
+        await settled(pilot)
+        panel = text_of(screen).partition("[chain")[2]
+        assert "▶" in panel
+        assert "▴" in panel
 
 
 async def test_panels() -> None:

@@ -65,7 +65,7 @@ class ChainPanel(Panel):
         self._line: SourceLine | None = None
         self._captured: CapturedChain | str | None = None  # of the GPU work at the end
         self._on_line = False  # whether the cursor is on the line of the program, instead of the selected event
-        self._revealed: tuple[int, int | None, int] | None = None  # the cursor, its line and the height it was shown in
+        self._revealed = -1  # the cursor that was scrolled to last
         self._path_note = ""  # what the critical path says of the selected event
         self._chain_events: list[int] = []
         self._line_by_event: dict[int, int] = {}
@@ -112,7 +112,7 @@ class ChainPanel(Panel):
             self._line, self._on_line = line, False
             hops = [hop.event for hop in chain.hops]
             other_work = [work.event for work in chain.work[:MAX_WORK_LISTED] if work.event not in hops]
-            self._revealed = None
+            self._revealed = self._selected
             self._chain_events = hops + ([LINE_ENTRY] if line is not None else []) + other_work
             self.refresh_content(top=True)
         elif int(self._trace.kind[chain.event]) in GPU_WORK:  # other work of the same chain
@@ -156,9 +156,9 @@ class ChainPanel(Panel):
         super().prepare(self.size)
         entry = LINE_ENTRY if self._on_line else self._selected
         line = self._line_by_event.get(entry)
-        if (cursor := (entry, line, self.size.height)) == self._revealed:
-            return  # the panel was scrolled away from it
-        self._revealed = cursor
+        if entry == self._revealed:
+            return  # the panel was scrolled away from it, or shows a new chain from its beginning
+        self._revealed = entry
         if line is not None and not self._top <= line < self._top + self.size.height:
             self._top = max(0, min(line - self.size.height // 2, len(self._content) - self.size.height))
 
