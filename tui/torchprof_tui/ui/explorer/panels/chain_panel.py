@@ -47,6 +47,8 @@ MAX_STEPS_LISTED = 100  # maximum number of listed steps, those around the selec
 LINE_ENTRY = -2  # stands for the line of the program among the events that the cursor visits
 NUMBER_CELLS = 33  # width of the three numbers of a hop: offset, total time, self time
 
+MAX_FIRST_PAGES = 2  # pages from its beginning on which the cursor of a new chain is left where it is
+
 
 class ChainPanel(Panel):
     """Show the chain of the selected event. It is kept as long as the selection is one of its events."""
@@ -65,7 +67,7 @@ class ChainPanel(Panel):
         self._line: SourceLine | None = None
         self._captured: CapturedChain | str | None = None  # of the GPU work at the end
         self._on_line = False  # whether the cursor is on the line of the program, instead of the selected event
-        self._revealed = -1  # the cursor that was scrolled to last
+        self._revealed = -1  # the cursor that was scrolled to last, -1 for a new chain
         self._path_note = ""  # what the critical path says of the selected event
         self._chain_events: list[int] = []
         self._line_by_event: dict[int, int] = {}
@@ -112,7 +114,7 @@ class ChainPanel(Panel):
             self._line, self._on_line = line, False
             hops = [hop.event for hop in chain.hops]
             other_work = [work.event for work in chain.work[:MAX_WORK_LISTED] if work.event not in hops]
-            self._revealed = self._selected
+            self._revealed = -1
             self._chain_events = hops + ([LINE_ENTRY] if line is not None else []) + other_work
             self.refresh_content(top=True)
         elif int(self._trace.kind[chain.event]) in GPU_WORK:  # other work of the same chain
@@ -156,10 +158,12 @@ class ChainPanel(Panel):
         super().prepare(self.size)
         entry = LINE_ENTRY if self._on_line else self._selected
         line = self._line_by_event.get(entry)
-        if entry == self._revealed:
-            return  # the panel was scrolled away from it, or shows a new chain from its beginning
-        self._revealed = entry
-        if line is not None and not self._top <= line < self._top + self.size.height:
+        if entry == self._revealed or line is None or not self.size.height:
+            return  # the panel was scrolled away from it
+        is_new, self._revealed = self._revealed == -1, entry
+        if is_new and line < MAX_FIRST_PAGES * self.size.height:
+            return  # a new chain is shown from its beginning, unless Python frames fill it
+        if not self._top <= line < self._top + self.size.height:
             self._top = max(0, min(line - self.size.height // 2, len(self._content) - self.size.height))
 
     def content(self, width: int) -> Lines:
