@@ -9,6 +9,7 @@ import pytest
 from tests.helpers.explorer_app import explorer, settled, text_of, two_steps
 from tests.helpers.golden_files import load_sample
 from torchprof_tui.ui.common.labels import short_label
+from torchprof_tui.ui.explorer.title_line import cut_clauses
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,20 @@ async def test_the_title_has_the_host() -> None:
     shown = replace(two_steps(), label="gpu-box:runs/train.json.gz")
     async with explorer(shown, (160, 30)) as (screen, _):
         assert text_of(screen).lstrip().startswith("gpu-box:train ")
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (80, "the GPU waits 81 % for the CPU to dispatch and launch 169 kernels: try a batch"),
+        (76, "the GPU waits 81 % for the CPU to dispatch and launch 169 kernels …"),
+        (50, "the GPU waits 81 % for the CPU to dispatch and …"),
+        (52, "the GPU waits 81 % for the CPU to dispatch and …"),
+    ],
+)
+def test_a_verdict_is_cut_behind_a_clause_or_a_word(width: int, shown: str) -> None:
+    text = "the GPU waits 81 % for the CPU to dispatch and launch 169 kernels: try a batch"
+    assert cut_clauses(text, width) == shown
 
 
 async def test_the_title_and_the_findings_have_one_base() -> None:

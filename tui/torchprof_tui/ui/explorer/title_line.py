@@ -153,6 +153,15 @@ def describe_clocks(ranks: Ranks) -> str:
     return f"clocks by {worst.value}{within}{f' ({label}: not measured)' if numbers else ''}"
 
 
+def cut_clauses(text: str, width: int) -> str:
+    """Cut a sentence to `width` cells behind a clause, if one ends in the second half of them, else behind a word."""
+    if cell_len(text) <= width:
+        return text
+    kept = truncate(text, width - 1)[:-1]
+    end = max(kept.rfind(mark) for mark in (": ", "; ", ", ", " · ", " ("))
+    return f"{kept[: end if end > len(kept) // 2 else max(kept.rfind(' '), 0)]} …"
+
+
 class VerdictLine(PaintedWidget):
     """Show the verdict; empty until `set_verdict` is called."""
 
@@ -173,7 +182,7 @@ class VerdictLine(PaintedWidget):
             return build_strip([], width, palette.text)
         text = lines[y]
         if y == self.size.height - 1 and len(lines) > self.size.height:
-            text = truncate(" ".join(lines[y:]), width - 2)
+            text = cut_clauses(" ".join(lines[y:]), width - 2)
         regime = "" if verdict.busy is None or y else f"{self._rank_prefix}{verdict.headline}"
         rest_style = palette.muted if verdict.busy is None else palette.text
         style = palette.warning if verdict.is_problem else palette.strong  # red only where it is a problem
