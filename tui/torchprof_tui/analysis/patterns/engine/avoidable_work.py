@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from torchprof_tui.analysis.patterns.engine.event_tables import GpuWorkTable
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
@@ -14,12 +15,12 @@ from torchprof_tui.trace.model.trace import Trace
 NODE_REGEX = r"autograd::engine::evaluate_function: "  # nodes that a backward pass evaluates
 
 
-def find_launched_work(view: ScopeView, rows: I64) -> I64:
-    """Find the GPU work in a scope that was launched inside these events: indexes into `view.work`, int64[k].
+def find_launched_work(trace: Trace, work: GpuWorkTable, rows: I64) -> I64:
+    """Find the GPU work that was launched inside these events: indexes into `work`, int64[k].
 
     Rows are sorted by lane, then start: an event lies inside the last of them before it that ends later, if any.
     """
-    trace, launch = view.trace, view.work.launch
+    launch = work.launch
     linked = np.flatnonzero(launch >= 0)
     owners = sorted_unique(rows).astype(np.int64)
     if not len(owners) or not len(linked):
@@ -41,7 +42,7 @@ def find_launched_work(view: ScopeView, rows: I64) -> I64:
 def count_launched_work(view: ScopeView, rows: I64) -> I64:
     """Count the GPU work in a scope that was launched inside each of these events, which hold no other: int64[k]."""
     order = np.argsort(rows)
-    calls = view.work.launch[find_launched_work(view, rows)]
+    calls = view.work.launch[find_launched_work(view.trace, view.work, rows)]
     counts = np.zeros(len(rows), dtype=np.int64)
     counts[order] = np.bincount(rows[order].searchsorted(calls, side="right") - 1, minlength=len(rows))
     return counts
@@ -67,12 +68,12 @@ def answer_fault(
     """
     tables, work, (t0, t1) = view.tables, view.work, view.window
     events = view.select_in_scope(tables.event_table(sorted_unique(rows)))
-    launched = find_launched_work(view, events.row)
+    launched = find_launched_work(view.trace, work, events.row)
     evidence = np.concatenate([events.row, work.events.row[launched]]).astype(np.int64)
     removed = None
     if kept is not None:
         gone = events.select(~is_in(events.row, kept))
-        gone_work = find_launched_work(view, gone.row)
+        gone_work = find_launched_work(view.trace, work, gone.row)
         removed = np.concatenate([gone.row, work.events.row[gone_work]]).astype(np.int64)
         if len(removed):
             events, launched = gone, gone_work

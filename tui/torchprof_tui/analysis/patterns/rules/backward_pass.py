@@ -179,9 +179,8 @@ def _find_update_ops(tables: TraceTables) -> EventTable:
     return ops.select(is_update & ~tables.match_rows(ops.row, _NO_UPDATE_REGEX))
 
 
-def _count_updated(view: ScopeView, t0: int, t1: int) -> int | None:
+def _count_updated(tables: TraceTables, t0: int, t1: int) -> int | None:
     """Count the tensors that the optimizer steps between two times update at most; None where it is not known."""
-    tables = view.tables
     steps = tables.match_names(OPTIMIZER_STEP_REGEX)
     steps = steps.select((steps.start >= t0) & (steps.start < t1))
     ops = tables.compute_once(_find_update_ops)
@@ -189,7 +188,7 @@ def _count_updated(view: ScopeView, t0: int, t1: int) -> int | None:
     ops = ops.select(tables.innermost_ancestor(ops.row, tables.mark_rows(steps.row)) >= 0)
     is_list = tables.match_rows(ops.row, _LIST_REGEX)
     rows = ops.row[is_list]
-    most = dict(zip(rows.tolist(), _bound_lengths(view, rows).tolist(), strict=True))
+    most = dict(zip(rows.tolist(), _bound_lengths(tables, rows).tolist(), strict=True))
     inputs = dict(zip(most, read_inputs(tables.trace, rows), strict=True))
     calls: dict[str, dict[int, int]] = {}  # tensors of each op, by what is known of its list
     for row, name in zip(ops.row.tolist(), ops.name.tolist(), strict=True):
@@ -205,12 +204,13 @@ def _count_updated(view: ScopeView, t0: int, t1: int) -> int | None:
     return sum(tell.get(key, min)(by_name.values()) for key, by_name in calls.items())
 
 
-def _bound_lengths(view: ScopeView, rows: I64) -> I64:
+def _bound_lengths(tables: TraceTables, rows: I64) -> I64:
     """Bound the tensors that ops on lists update: a kernel holds some, and gives each a block of its own: int64[k]."""
-    launched = find_launched_work(view, rows)
-    owner = rows.searchsorted(view.work.launch[launched], side="right") - 1
+    work = tables.work
+    launched = find_launched_work(tables.trace, work, rows)
+    owner = rows.searchsorted(work.launch[launched], side="right") - 1
     kernels = np.bincount(owner, minlength=len(rows))
-    grid = launch_shapes(view.trace, view.work.events.row[launched])[:, :3].prod(axis=1)
+    grid = launch_shapes(tables.trace, work.events.row[launched])[:, :3].prod(axis=1)
     blocks = np.bincount(owner, np.where(grid > 0, grid, _MAX_LIST_LENGTH), len(rows)).astype(np.int64)
     return np.minimum(_MAX_LIST_LENGTH * kernels, blocks)
 
@@ -283,7 +283,9 @@ def unused_gradients(view: ScopeView) -> Answer:
     if len(busiest) < 2:  # a gradient is dropped unless the next step adds to it: both must be in the view
         return Answer.absent()
     bounds = np.append(steps.start, steps.end[-1:])
-    updated = [_count_updated(view, int(bounds[step]), int(bounds[step + 1])) for step in busiest.tolist()]
+    updated = [
+        tables.compute_once(_count_updated, int(bounds[step]), int(bounds[step + 1])) for step in busiest.tolist()
+    ]
     known = [count for count in updated if count is not None]
     if len(known) < len(updated):
         return Answer.cannot_tell("what the optimizer updates was not recorded")

@@ -8,7 +8,7 @@ from torchprof_tui.analysis.dispatch.ancestry import nearest_ancestor
 from torchprof_tui.analysis.kernel.names.copies import is_within_device
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, StepTable
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, GpuWorkTable, StepTable
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
 from torchprof_tui.analysis.patterns.engine.launch_owners import (
     CLONE_REGEX,
@@ -35,9 +35,10 @@ from torchprof_tui.analysis.patterns.rules.warmup import lacks_setup_work
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
 from torchprof_tui.analysis.words.dictionary import explain
-from torchprof_tui.trace.core.arrays import F64, I64, Bool, find_median, is_in, sorted_unique
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, find_median, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.trace import Trace
 
 _HOST_KINDS = (Kind.OP, Kind.RUNTIME, Kind.PYTHON)
 _MIN_SHARE = 0.5  # share of a first step's extra time that one name must explain
@@ -392,18 +393,12 @@ def _find_trailing_sync(tables: TraceTables) -> int:
     needs=(ScopeView.missing_gpu_reason,),
 )
 def hidden_copy(view: ScopeView) -> Answer:
-    tables, work = view.tables, view.work
-    # A copy into another layout is a kernel of aten::clone (casts do not call it), one of dense memory a Memcpy.
-    is_layout_copy = work.class_mask(KernelClass.COPY) & (work.kind == Kind.KERNEL) & (work.launch >= 0)
-    candidates = np.flatnonzero(is_layout_copy)
-    clones = find_launch_ancestors(tables, CLONE_REGEX, Kind.OP)[view.work_in_scope]
-    is_layout_copy[candidates] = clones[candidates] >= 0
-    copies = np.flatnonzero(device_copy_mask(view) | is_layout_copy)
+    is_copy, copying_op = (column[view.work_in_scope] for column in view.tables.compute_once(_find_copying_ops))
+    copies = np.flatnonzero(is_copy)
     if not len(copies):
         return Answer.absent("no device-to-device copy")
-    is_operator = tables.compute_once(mark_matches, OPERATOR_LIKE_REGEX, Kind.OP)
-    copying_op = find_outermost_above(tables, work.launch[copies], is_operator)
-    has_op = (view.work.launch[copies] >= 0) & (copying_op >= 0)
+    copying_op = copying_op[copies]
+    has_op = copying_op >= 0
     if not has_op.any():
         return Answer.cannot_tell("device-to-device copies ran, but the ops that launched them are unknown")
     copies, copying_op = copies[has_op], copying_op[has_op]
@@ -429,8 +424,24 @@ def hidden_copy(view: ScopeView) -> Answer:
     return Answer.fired(summary, rows.row, copy_time, HIDDEN_COPY_REMEDIES.get(main_op))
 
 
+def _find_copying_ops(tables: TraceTables) -> tuple[Bool, I32]:
+    """Find the copies within a device, bool[all work], and the outermost operator above each, -1 for none: int32."""
+    work = tables.work
+    # A copy into another layout is a kernel of aten::clone (casts do not call it), one of dense memory a Memcpy.
+    is_copy = work.class_mask(KernelClass.COPY) & (work.kind == Kind.KERNEL) & (work.launch >= 0)
+    is_copy &= find_launch_ancestors(tables, CLONE_REGEX, Kind.OP) >= 0
+    is_copy |= _mark_device_copies(tables.trace, work)
+    copying_op = np.full(len(work), -1, np.int32)
+    is_operator = mark_matches(tables, OPERATOR_LIKE_REGEX, Kind.OP)
+    copying_op[is_copy] = find_outermost_above(tables, work.launch[is_copy], is_operator)
+    return is_copy, copying_op
+
+
+def _mark_device_copies(trace: Trace, work: GpuWorkTable) -> Bool:
+    mask: Bool = (work.kind == Kind.COPY) & match_names(trace, is_within_device, work.events.name)
+    return mask
+
+
 def device_copy_mask(view: ScopeView) -> Bool:
     """Return which work is a copy within one device's memory: bool[work]."""
-    work = view.work
-    mask: Bool = (work.kind == Kind.COPY) & match_names(view.trace, is_within_device, work.events.name)
-    return mask
+    return _mark_device_copies(view.trace, view.work)

@@ -118,15 +118,10 @@ def growing_cat(view: ScopeView) -> Answer:
 )
 def repeated_clones(view: ScopeView) -> Answer:
     tables = view.tables
-    outer = tables.compute_once(find_outer_ops)
-    is_view = tables.match_rows(outer.table.row, r"aten::(detach|view|reshape|alias|slice|select|t|transpose|permute)$")
-    kept = np.flatnonzero(~is_view)
-    places = np.flatnonzero(tables.match_rows(outer.table.row[kept], CLONE_REGEX))
-    inner = OuterOps(outer.table.take(kept), outer.part[kept], outer.reads[kept])
-    runs = find_runs(inner, places, 1, int(thresholds.READS_IN_A_ROW.value))
+    runs = tables.compute_once(_find_runs_of_clones)
     if not runs:
         return Answer.absent()
-    rows = inner.table.row[np.concatenate(runs)]
+    rows = np.concatenate(runs)
     clones = view.select_in_scope(tables.event_table(sorted_unique(rows))).row
     if not len(clones):
         return Answer.absent()
@@ -134,6 +129,16 @@ def repeated_clones(view: ScopeView) -> Answer:
     group = np.repeat(np.arange(len(runs)), [len(run) for run in runs])[is_in(rows, clones)]
     gaps = pair_neighbours(view.trace, rows[is_in(rows, clones)], group)
     return answer_fault(view, np.concatenate([clones, _find_nodes_of(tables, clones)]), seen, gaps=gaps)
+
+
+def _find_runs_of_clones(tables: TraceTables) -> list[I64]:
+    """Find the runs of clones with views alone between them: the rows of each, int64[k]."""
+    outer = tables.compute_once(find_outer_ops)
+    is_view = tables.match_rows(outer.table.row, r"aten::(detach|view|reshape|alias|slice|select|t|transpose|permute)$")
+    kept = np.flatnonzero(~is_view)
+    places = np.flatnonzero(tables.match_rows(outer.table.row[kept], CLONE_REGEX))
+    inner = OuterOps(outer.table.take(kept), outer.part[kept], outer.reads[kept])
+    return [inner.table.row[run] for run in find_runs(inner, places, 1, int(thresholds.READS_IN_A_ROW.value))]
 
 
 def _find_nodes_of(tables: TraceTables, ops: I64) -> I64:
@@ -161,11 +166,18 @@ _COPY_REGEX = r"aten::(to|_to_copy|copy_)$"
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
 )
 def offloaded_activations(view: ScopeView) -> Answer:
-    tables, trace = view.tables, view.trace
+    copies, seen = view.tables.compute_once(_find_offloads)
+    rows = view.select_in_scope(view.tables.event_table(copies)).row
+    return answer_fault(view, rows, seen, kept=rows) if len(rows) else Answer.absent()  # the hooks' cost is unknown
+
+
+def _find_offloads(tables: TraceTables) -> tuple[I64, str]:
+    """Find the ops that copy activations to the host and back: rows, int64[k], [] where they are few; what is seen."""
+    trace, nothing = tables.trace, (np.zeros(0, np.int64), "")
     out, back = (_find_copies(tables, matches) for matches in (is_to_host, is_to_device))
     least = thresholds.OFFLOADS_PER_STEP.value * max(len(tables.steps), 1)
     if min(len(out[0]), len(back[0])) < least:
-        return Answer.absent()
+        return nothing
     nodes = tables.mark_ops(NODE_REGEX)
     is_out = tables.innermost_ancestor(out[1], nodes) < 0
     is_back = tables.innermost_ancestor(back[1], nodes) >= 0
@@ -175,13 +187,12 @@ def offloaded_activations(view: ScopeView) -> Answer:
     out_calls, back_calls = out[1][is_out][is_returned], back[1][is_back][is_known]
     calls = np.concatenate([out_calls, back_calls])
     copies = tables.outermost_ancestor(calls, tables.mark_ops(_COPY_REGEX))
-    rows = view.select_in_scope(tables.event_table(sorted_unique(copies[copies >= 0]))).row
-    if min(len(out_calls), len(back_calls)) < least or not len(rows):
-        return Answer.absent()
+    if min(len(out_calls), len(back_calls)) < least:
+        return nothing
     moved = int(out_sizes[is_returned].sum() + back_sizes[is_known].sum()) / 1e6
     each_way = f"{len(out_calls):,} copies to the host and {len(back_calls):,} back"
     seen = f"{each_way}, {moved:,.3g} MB in all" if known.min(initial=0) >= 0 else each_way
-    return answer_fault(view, rows, seen, kept=rows)  # what the hooks around them cost is not known
+    return sorted_unique(copies[copies >= 0]).astype(np.int64), seen
 
 
 def _find_copies(tables: TraceTables, matches: Callable[[str], bool]) -> tuple[I64, I64]:
@@ -213,6 +224,22 @@ _AROUND_REGEX = (
 )
 def activation_statistics(view: ScopeView) -> Answer:
     tables = view.tables
+    found = tables.compute_once(_find_statistics)
+    if not found:
+        return Answer.absent()
+    chosen = tables.event_table(np.concatenate(found))
+    group = np.repeat(np.arange(len(found)), [len(run) for run in found])
+    inside = view.overlap_mask(chosen.start, chosen.end)
+    if not inside.any():
+        return Answer.absent()
+    count = len(sorted_unique(group[inside]))
+    seen = f"{view.format_count(count, 'tensor')} reduced to statistics"
+    rows = chosen.row[inside]
+    return answer_fault(view, rows, seen, gaps=pair_neighbours(view.trace, rows, group[inside]))
+
+
+def _find_statistics(tables: TraceTables) -> list[I64]:
+    """Find the runs of ops that make the statistics of a tensor: the rows of each, int64[k]; [] where they are few."""
     outer = tables.compute_once(find_outer_ops)
     rows, part = outer.table.row, outer.part
     is_reduction = tables.match_rows(rows, _REDUCTION_REGEX)
@@ -228,17 +255,8 @@ def activation_statistics(view: ScopeView) -> Answer:
     runs = [np.arange(first[run], stop[run]) for run in reducing.tolist()]
     found = [run for run in runs if _is_statistic(run, is_reduction, begins_detached, names)]
     of_step = np.bincount(part[[run[0] for run in found]], minlength=1) if found else np.zeros(1, np.int64)
-    steps = max(len(tables.steps), 1)
-    if of_step.sum() < thresholds.READS_IN_A_ROW.value * steps:
-        return Answer.absent()
-    chosen = rows[np.concatenate(found)]
-    group = np.repeat(np.arange(len(found)), [len(run) for run in found])
-    inside = view.overlap_mask(outer.table.start[np.concatenate(found)], outer.table.end[np.concatenate(found)])
-    if not inside.any():
-        return Answer.absent()
-    count = len(sorted_unique(group[inside]))
-    seen = f"{view.format_count(count, 'tensor')} reduced to statistics"
-    return answer_fault(view, chosen[inside], seen, gaps=pair_neighbours(view.trace, chosen[inside], group[inside]))
+    is_often = of_step.sum() >= thresholds.READS_IN_A_ROW.value * max(len(tables.steps), 1)
+    return [rows[run] for run in found] if is_often else []
 
 
 def _is_statistic(run: I64, is_reduction: Bool, is_detach: Bool, names: I64) -> bool:

@@ -8,11 +8,12 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_fault, sort_places
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.debug_leftovers import find_read_times
 from torchprof_tui.analysis.patterns.rules.host_code import HostPauses, find_collections, find_host_pauses
 from torchprof_tui.analysis.patterns.rules.repeated_inputs import find_list_tensors
 from torchprof_tui.analysis.patterns.rules.serving import find_generation_steps
-from torchprof_tui.analysis.time.intervals import Intervals, union
+from torchprof_tui.analysis.time.intervals import Intervals, union, unite
 from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 
@@ -44,14 +45,11 @@ def python_in_step(view: ScopeView) -> Answer:
     _, back, count = np.unique(pauses.position, return_inverse=True, return_counts=True)
     recurs = ~pauses.is_irregular & (count[back.reshape(-1)] > 1)
     chosen = length >= turn if is_lock else recurs & ~_lie_in(input_times, pauses)
-    # Other patterns explain results and lists that are read one by one, and garbage collections.
-    explained = tables.compute_once(find_read_times) | tables.compute_once(find_collections).intervals
-    explained = explained | tables.compute_once(find_list_tensors).times
-    chosen &= view.overlap_mask(pauses.start, pauses.end) & ~_lie_in(explained, pauses)
+    chosen &= view.overlap_mask(pauses.start, pauses.end) & ~_lie_in(tables.compute_once(_find_explained), pauses)
     if not chosen.any():
         return Answer.absent()
     start, end = pauses.start[chosen], pauses.end[chosen]
-    before, after = _find_ops_around(tables.launching_thread_ops, start, end)
+    before, after = _find_ops_around(tables, start, end)
     spans = union(start, end).clip(*view.window)  # no GPU works meanwhile
     often, name = view.format_count(len(start), "time"), tables.short_name(int(before[int((end - start).argmax())]))
     seen = f"{format_duration(spans.total)} in all, {often}, the longest after {name}"
@@ -69,12 +67,24 @@ def python_in_step(view: ScopeView) -> Answer:
     return Answer.fired(seen, events, spans.total, remedy, spans, places, removed)
 
 
-def _find_ops_around(ops: EventTable, start: I64, end: I64) -> tuple[I64, I64]:
+def _find_explained(tables: TraceTables) -> Intervals:
+    """Find what other patterns explain: results and lists that are read one by one, garbage collections."""
+    collections, lists = tables.compute_once(find_collections), tables.compute_once(find_list_tensors)
+    return unite([tables.compute_once(find_read_times), collections.intervals, lists.times])
+
+
+def _find_ops_around(tables: TraceTables, start: I64, end: I64) -> tuple[I64, I64]:
     """Find the last op that ended before each pause, and the first one after it: rows, int64[k], -1 for none."""
-    by_end, by_start = np.argsort(ops.end, kind="stable"), np.argsort(ops.start, kind="stable")
-    last, first = ops.end[by_end].searchsorted(start, side="right") - 1, ops.start[by_start].searchsorted(end)
-    before, after = ops.row[by_end[np.maximum(last, 0)]], ops.row[by_start[np.minimum(first, len(ops) - 1)]]
-    return before.astype(np.int64), np.where(first < len(ops), after, -1).astype(np.int64)
+    by_end, by_start = tables.compute_once(_order_ops)
+    last, first = by_end.end.searchsorted(start, side="right") - 1, by_start.start.searchsorted(end)
+    before, after = by_end.row[np.maximum(last, 0)], by_start.row[np.minimum(first, len(by_start) - 1)]
+    return before, np.where(first < len(by_start), after, -1)
+
+
+def _order_ops(tables: TraceTables) -> tuple[EventTable, EventTable]:
+    """Order the ops of the launching threads by end, and by start."""
+    ops = tables.launching_thread_ops
+    return ops.take(np.argsort(ops.end, kind="stable")), ops.take(np.argsort(ops.start, kind="stable"))
 
 
 def _lie_in(times: Intervals, pauses: HostPauses) -> Bool:

@@ -15,7 +15,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.intervals import Intervals, union
-from torchprof_tui.trace.core.arrays import I64, find_median, is_in, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, Bool, find_median, is_in, sorted_unique
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -37,14 +37,19 @@ _TO_REGEX = r"aten::(to|copy_|_to_copy)$"
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
 )
 def repeated_mask(view: ScopeView) -> Answer:
-    text = view.tables.compute_once(write_op_text)
-    found = {"mask": list(text.find(_MASK)), "table of positions": list(text.find(_POSITIONS))}
+    text, found = view.tables.compute_once(write_op_text), view.tables.compute_once(_find_constants)
     what = max(found, key=lambda name: len(found[name]))
     if len(found[what]) < thresholds.CONSTANT_MIN_COUNT.value * max(len(view.tables.steps), 1):
         return Answer.absent()
     rows = text.ops.row[np.concatenate([np.arange(first, stop) for first, stop in found[what]])]
     seen = f"a {what} is made {view.format_count(len(found[what]), 'time')}"
     return answer_fault(view, rows, seen, headline=f"the same {what} is made again at each use")
+
+
+def _find_constants(tables: TraceTables) -> dict[str, list[tuple[int, int]]]:
+    """Find where masks and tables of positions are made: stretches of the text of ops."""
+    text = tables.compute_once(write_op_text)
+    return {"mask": list(text.find(_MASK)), "table of positions": list(text.find(_POSITIONS))}
 
 
 @register_fault(
@@ -58,11 +63,7 @@ def repeated_mask(view: ScopeView) -> Answer:
 )
 def equal_copies(view: ScopeView) -> Answer:
     tables, work = view.tables, view.work
-    is_upload = (work.kind == Kind.COPY) & (work.launch >= 0) & match_names(view.trace, is_to_device, work.events.name)
-    uploads = np.flatnonzero(is_upload)
-    uploads = uploads[view.outer_op[uploads] >= 0]
-    # What a backward pass copies to the GPU comes back from there (`offloaded-activations`).
-    uploads = uploads[tables.innermost_ancestor(work.launch[uploads], tables.mark_ops(NODE_REGEX)) < 0]
+    uploads = np.flatnonzero(tables.compute_once(_mark_uploads)[view.work_in_scope])
     sizes = transfer_sizes(view.trace, work.events.row[uploads])
     if not len(uploads):
         return Answer.absent()
@@ -92,6 +93,19 @@ def equal_copies(view: ScopeView) -> Answer:
         )
         headline = f"many small copies from host to GPU, {number // steps} a step"
     return answer_fault(view, rows, seen, remedy, kept=kept, headline=headline)
+
+
+def _mark_uploads(tables: TraceTables) -> Bool:
+    """Mark the copies to the GPU that an op outside the backward pass made: bool[all work].
+
+    What a backward pass copies to the GPU comes back from there (`offloaded-activations`).
+    """
+    work = tables.work
+    marked: Bool = (work.kind == Kind.COPY) & (tables.launching_ops[1] >= 0)
+    marked &= match_names(tables.trace, is_to_device, work.events.name)
+    uploads = np.flatnonzero(marked)
+    marked[uploads] = tables.innermost_ancestor(work.launch[uploads], tables.mark_ops(NODE_REGEX)) < 0
+    return marked
 
 
 @register_fault(

@@ -73,11 +73,11 @@ def overhead_bound(view: ScopeView) -> Answer:
         return Answer.cannot_tell(NOTHING_HERE)
     at_stake = int(shares.overhead * view.device_time) // len(view.tables.devices)
     idle = (
-        view.gap_finder.find_cause_intervals(cause, device)
+        view.clip(view.gap_finder.find_cause_intervals(cause, device))
         for cause in shares.OVERHEAD_CAUSES
         for device in view.tables.devices
     )
-    return Answer.fired(summary, evidence, at_stake, choose_cpu_remedy(view), view.clip(unite(idle)))
+    return Answer.fired(summary, evidence, at_stake, choose_cpu_remedy(view), unite(idle))
 
 
 @register_notice(

@@ -304,7 +304,7 @@ def graph_breaks(view: ScopeView) -> Answer:
     )
     if not len(whole) or len(graphs) < 2:
         return Answer.absent()
-    kernels = len(find_launched_work(view, graphs.row))
+    kernels = len(find_launched_work(view.trace, view.work, graphs.row))
     is_small = kernels <= thresholds.SMALL_PIECE.value * len(graphs)
     pieces = graphs.row if is_small else graphs.row[:0]
     last = graphs.row[np.append(np.diff(tables.outermost_ancestor(graphs.row, is_whole)) != 0, True)]
