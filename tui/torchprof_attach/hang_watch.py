@@ -9,15 +9,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 from torchprof_attach.session import Job, Recorded, Say, Session
+from torchprof_tui.trace.core.records import record
 
 MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.2, 10.0
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Dumped:
     """What was taken of a job. `evidence`: why it was. `ranks`: what became of each. `sentence`: what `hang` reads from
     it, or why nothing."""

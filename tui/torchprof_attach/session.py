@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchprof_attach.hosts import LOCAL, Host, HostError
+from torchprof_tui.trace.core.records import record
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.sources.ssh_connections import SshConnections
@@ -50,7 +51,7 @@ DIFFERENT = "the ranks began at different iterations: their counts differ"
 Say = Callable[[str], object]
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Wish:
     """What to record. `window_ms`: in place of `steps`. `options`: of OPTIONS. `timeout`: s to wait for a file."""
 
@@ -61,7 +62,7 @@ class Wish:
     inject: bool = False
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Job:
     """A process on a host. `way`: how it can be recorded, "" if not; `why`: about that, one line. `step_seconds`: of
     its last recording."""
@@ -106,7 +107,7 @@ class Job:
         return Path(script or module or words[0]).stem or "job"
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Recorded:
     """What became of a request. `paths`: files here, [] where it failed for `problem`. `notes`: what to tell.
     `is_aligned`: it began at the same iteration as the other ranks."""

@@ -7,6 +7,7 @@ import inspect
 import pickle
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -66,6 +67,36 @@ def test_a_record_is_what_dataclass_makes(made: Any, expected: Any) -> None:
         for other in values:
             assert (made(*one) == made(*other)) == (expected(*one) == expected(*other))
     assert made(1) != expected(1)
+
+
+def test_a_record_without_slots_keeps_cached_values() -> None:
+    @record(slots=False)
+    class Line:
+        x: int
+        y: int = 2
+
+        @cached_property
+        def length(self) -> int:
+            return self.x + self.y
+
+    line = Line(1)
+    assert (line.length, line.__dict__) == (3, {"x": 1, "y": 2, "length": 3})
+    assert line == Line(1)
+    assert hash(line) == hash(Line(1))
+    assert replace(line, x=4).length == 6
+    with pytest.raises(FrozenInstanceError):
+        line.y = 3  # type: ignore[misc]
+
+
+def test_records_without_eq_are_equal_to_themselves_alone() -> None:
+    @record(eq=False)
+    class Table:
+        rows: list[int]
+
+    table = Table([1])
+    assert table == table
+    assert table != Table([1])
+    assert len({table, Table([1])}) == 2
 
 
 def test_fields_cannot_be_set_or_deleted() -> None:

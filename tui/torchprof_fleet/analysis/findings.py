@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
@@ -27,7 +26,7 @@ MIN_RANK_SHARE = 0.9  # share of the ranks that must run an op for a comparison 
 MIN_NAMES = 3  # ops or classes to compare: fewer do not describe a machine
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Speed:
     """How slow each rank is, for n names. `factor` float64[r]: 1 for the median rank, 2 for half as fast; NaN: unknown.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
@@ -34,7 +33,7 @@ class NoRanksError(ValueError):
         super().__init__(f"no rank can be compared: {shown}{more}")
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Fleet:
     """r ranks by number, and the s numbers of steps that any of them has. `hosts`: "" where unknown.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
@@ -12,6 +11,7 @@ import numpy as np
 from torchprof_fleet.analysis.fleet import Fleet
 from torchprof_fleet.analysis.report import FleetReport
 from torchprof_tui.trace.core.arrays import F64, I8, I64
+from torchprof_tui.trace.core.records import record
 
 MISSING = -1  # level of a rank without the step
 
@@ -65,7 +65,7 @@ def find_levels(values: F64, measure: Measure, step_time: float) -> I8:
     return levels
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Grouping:
     """A division of the ranks. `members`: indexes of the ranks of each group, in the order of `labels`."""
 

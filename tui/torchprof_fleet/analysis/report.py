@@ -9,7 +9,6 @@ its GPU waits is not in it either, so that no answer is shorter than the CPU tim
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +18,7 @@ from torchprof_fleet.analysis.fleet import Fleet, LeftOut, build_fleet
 from torchprof_fleet.analysis.rank_sketch import RankSketch
 from torchprof_fleet.analysis.waits import MatchedSketches, WaitedFor, find_medians, match_sketches, rank_waits
 from torchprof_tui.trace.core.arrays import F64, I64
+from torchprof_tui.trace.core.records import record
 
 
 class Replay:
@@ -91,7 +91,7 @@ def replay_parts(first: I64, rank: I64, gaps: F64, transfer: F64 | I64, clock: F
         clock[ranks] = ends[index]
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class FleetReport:
     """A compared fleet. `lost`: the files and names that could not be used."""
 

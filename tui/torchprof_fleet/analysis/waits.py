@@ -7,7 +7,6 @@ is shortest came last, and every other waited for it by as much as its own part 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -29,7 +28,7 @@ def find_medians(group: I64, values: F64 | I64) -> tuple[I64, F64]:
     return used, (ordered[first + (size - 1) // 2] + ordered[first + size // 2]) / 2
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class MatchedSketches:
     """m collectives of at least two ranks each, in the order in which the job runs them, with k parts in all.
 

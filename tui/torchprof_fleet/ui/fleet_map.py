@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from rich.cells import cell_len
 from rich.style import Style
@@ -14,6 +12,7 @@ from textual.strip import Strip
 
 from torchprof_fleet.analysis.heat_map import LIMITS, MISSING, Measure
 from torchprof_tui.trace.core.arrays import F64, I8, I64
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.event_styles import BAR_INK, PROBLEM_INK, ColorSupport, Palette, blend
 from torchprof_tui.ui.common.name_display import clean, truncate
@@ -35,7 +34,7 @@ class CellPicked(Message):
         self.row, self.step, self.opened = row, step, opened
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class MapContent:
     """What the map shows: `labels`, `notes` of g rows, `values` float64[g, s], their `levels`, numbers of `steps`.
 

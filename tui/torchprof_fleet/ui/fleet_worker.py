@@ -13,6 +13,7 @@ from torchprof_fleet.analysis.fleet import LeftOut, NoRanksError
 from torchprof_fleet.analysis.rank_sketch import RankSketch
 from torchprof_fleet.analysis.report import FleetReport, compare_fleet
 from torchprof_tui.trace.core.errors import format_error, is_expected
+from torchprof_tui.trace.core.records import record
 
 PROGRESS_SECONDS = 0.2  # seconds between reports of the number of ranks
 
@@ -25,7 +26,7 @@ Sketch = Callable[[Callable[[RankSketch | None, int, int], None], Callable[[], b
 without), the number of files so far and of all. Returns the files that could not be used."""
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class FleetSource:
     """The files of a job. `label`: what the user called them; `file_count`: how many there are."""
 

@@ -313,4 +313,5 @@ def _build_thresholds(pattern: Pattern) -> list[Threshold]:
 def _build_event(trace: Trace, row: int) -> EvidenceEvent:
     event = trace.event(row)
     whose = "" if event.lane.rank is None else f"rank {event.lane.rank} "
-    return fill(EvidenceEvent, event, lane=whose + event.lane.label, event=row)
+    lane = whose + event.lane.label
+    return EvidenceEvent(name=event.name, start_ns=event.start, duration_ns=event.duration, lane=lane, event=row)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -58,7 +57,7 @@ def read_serving(trace: Trace) -> ServingReport:
     return report
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Repetition:
     """What repeats r times, by time: `torchprof-tui table --of repetitions`.
 

@@ -17,7 +17,6 @@ The rank with the latest start therefore delays all others, and the cause is wha
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -43,7 +42,7 @@ from torchprof_tui.trace.model.trace_metadata import read_device_names
 _NEVER = np.iinfo(np.int64).max
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Arrivals:
     """Arrivals of r ranks at m collectives, on the common clock.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -15,6 +14,7 @@ from torchprof_tui.analysis.graphs.captured_nodes import remove_mark
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.core.records import record
 
 _RUNTIME_CALL = re.compile(r"(?:cuda|hip|cu)(?=[A-Z])")
 _GRAPH_KEY = re.compile(r"(CompiledFxGraph) \w+")
@@ -61,7 +61,7 @@ class SharedLabels:
         return np.array(found, np.int64)[inverse]
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class ComparedTree:
     """`tree` with `label` int64[n] and `work_label` int64[k], numbers shared by both sides; `names` of the trace."""
 

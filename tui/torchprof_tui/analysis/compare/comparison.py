@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -63,7 +62,7 @@ def compare_ranks(
 _TORCH_KINDS = (Kind.OP, Kind.RUNTIME, Kind.KERNEL, Kind.COPY, Kind.MEMSET, Kind.COLLECTIVE, Kind.STEP)
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Comparison:
     """Two sides and what is found by comparing them; each part is computed on first use.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -24,7 +23,7 @@ class EventStatus(IntEnum):
     ONE_SIDE = 3  # only on this side: removed from A, or added in B
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class EventMatches:
     """The matches of a side with n events. `status` uint8[n] of `EventStatus`; `counterpart` int32[n]: the event of
     the other trace in the same place of the same compared step (of several the first), -1 for none."""

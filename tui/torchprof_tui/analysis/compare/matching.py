@@ -10,7 +10,7 @@ Shapes are in the file, not in the columns: only those of ambiguous siblings are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -115,7 +115,7 @@ class MatchedPairs:
     caller_b: I32
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class TreeMatch:
     """Every node of either tree is in one pair or one group of `calls`, every row of GPU work in one of `work`."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -78,7 +77,7 @@ class OffPathWork:
     slack: int
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class CriticalPath:
     """What limits a window. All times ns.
 

@@ -9,8 +9,6 @@ capture of a graph, are inserted between a launch and its GPU work.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import compute_depths, find_nearest_ancestor
@@ -23,7 +21,7 @@ from torchprof_tui.trace.model.trace import Trace
 NO_LAUNCH_LABEL = "GPU work whose launch is not in this trace"
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class DispatchTree:
     """Arrays over n nodes in preorder; times in ns.
 

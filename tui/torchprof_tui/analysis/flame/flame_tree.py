@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -21,6 +20,7 @@ from torchprof_tui import __version__
 from torchprof_tui.analysis.dispatch.frame_names import parse_frame
 from torchprof_tui.trace.core.arrays import I32, I64, U8
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.records import record
 
 
 class FoldBy(Enum):
@@ -42,7 +42,7 @@ class NoFramesError(Exception):
     """The trace lacks what a flame graph is made of; the text says so and how to record it."""
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class FlameTree:
     """Arrays over n nodes in preorder, heaviest child first; a subtree is the range of its size. Times in ns.
 

@@ -11,7 +11,6 @@ import contextlib
 import threading
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -131,7 +130,7 @@ class CapturedOp:
         return self.trace.event(self.op if self.op >= 0 else self.launch).name
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class CapturedOps:
     """The W pieces of work of all replays, and what was captured for each.
 

@@ -8,7 +8,7 @@ the address tells whose memory it was.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -179,7 +179,7 @@ CPU_DEVICE_TYPE = 0
 UNKNOWN_BYTES = -1  # for allocated and reserved bytes that are not recorded
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class DeviceMemory:
     """The memory of one device in one process. Times are ns of the trace, sizes bytes.
 

@@ -7,7 +7,7 @@ the gradients: each has the size of its parameter, and the optimizers of the Ada
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from functools import cached_property
 
@@ -169,7 +169,7 @@ class MemoryGroup:
     until: int | None
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class DeviceHistory:
     """One device: its memory, and for each of its k lifetimes the category (uint8[k]), phase (uint8[k]) and op."""
 
@@ -276,7 +276,7 @@ NOT_KNOWN = {
 """The label of memory of which this is not known."""
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class MemoryHistory:
     """The memory of all devices of a trace, GPUs first, those with the highest peak first."""
 

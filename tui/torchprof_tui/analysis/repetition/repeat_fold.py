@@ -10,7 +10,6 @@ import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +30,7 @@ MAX_PAUSE = 4
 MIN_INNER_RATIO = 2  # repeats inside others are at least this many times as many; fewer are the same ones again
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class RepeatRun:
     """r >= 2 repeats that follow each other directly.
 
@@ -81,7 +80,7 @@ class Seam:
     p95: float
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class RepeatFold:
     """What is folded. `levels`: the runs of each folded level, outermost first; `shown`: the repeat that stays, by run.
 

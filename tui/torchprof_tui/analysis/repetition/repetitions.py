@@ -6,7 +6,6 @@ table, the JSON and the Python API show.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -161,7 +160,7 @@ class Difference:
     fewer: int
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Pattern:
     """r repetitions of the same work, by time.
 
@@ -222,7 +221,7 @@ class Pattern:
         return float(np.quantile(self.duration, share))
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Repetitions:
     """The patterns of a trace, outermost first. `unit`: index of the one to go through as if it were steps, or -1."""
 

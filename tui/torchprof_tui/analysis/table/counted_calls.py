@@ -27,7 +27,6 @@ Vectorised.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -40,6 +39,7 @@ from torchprof_tui.analysis.dispatch.ancestry import (
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.build import nesting
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique, sum_by_index
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
@@ -156,7 +156,7 @@ _MAX_SLOTS_PER_CALL = 16  # sums are looked up in a dense array if it has at mos
 _SPAN_PADDING = 1  # ns by which Kineto widens the span of an annotation on the GPU at both ends (output_json.cpp)
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class CapturedCalls:
     """What m calls have from captures; see `captured_calls`.
 
@@ -171,7 +171,7 @@ class CapturedCalls:
     is_op: Bool
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Calls:
     """m calls: first those on the CPU by thread and start, then those on the GPU in the trace's order. Times ns.
 

@@ -12,8 +12,6 @@ multiplies, the longest one that computes anything gets them all; copies and hel
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, include_ancestors
@@ -27,6 +25,7 @@ from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
 from torchprof_tui.analysis.throughput.device_peaks import DTYPES, peak_tflops, short_type
 from torchprof_tui.analysis.throughput.op_formulas import count_flops, has_formula
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, sorted_unique
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import Trace
 
 _PRODUCTS = (KernelClass.GEMM, KernelClass.CONV, KernelClass.ATTENTION)
@@ -79,7 +78,7 @@ def _rank_name(kernel: KernelName) -> int:
     return 0 if kernel.kernel_class in _MOVES else 1
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class CallFlops:
     """FLOPs of m calls: `count` float64 (0 where unknown), `dtype` int64 index into DTYPES, `is_innermost` bool.
 
@@ -92,7 +91,7 @@ class CallFlops:
     time_at_peak: F64
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class RowFlops:
     """Columns over the k rows of a table, NaN for unknown: FLOPs, TFLOP/s of GPU time, share of the peak 0..1."""
 

@@ -7,7 +7,7 @@ by kernel class, by module, and by class in each step, to show drift.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -308,7 +308,7 @@ class TimeShare:
     share: float
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class GpuTimeShares:
     """Shares of GPU time. `classes` and `modules` heaviest first.
 

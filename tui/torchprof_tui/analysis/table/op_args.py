@@ -7,17 +7,18 @@ second for a few hundred MB), so do it once, on a worker thread.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import ReportChunks, read_entries
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Inputs:
     """One set of inputs. `dims` as in the file: a list of sizes for a tensor, of such lists for a list of tensors."""
 
@@ -27,7 +28,7 @@ class Inputs:
     flops: float | None = None  # as recorded, of a Triton kernel
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class OpArgs:
     """Inputs of m calls: `input_index` int32[m] into `all_inputs`, `shape_index` int32[m] into `shapes`.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
@@ -12,6 +11,7 @@ import numpy as np
 from torchprof_tui.analysis.search.name_search import BadPattern, compile_matcher
 from torchprof_tui.analysis.table.counted_calls import Calls
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, sum_by_index
+from torchprof_tui.trace.core.records import record
 
 
 class TextColumn:
@@ -88,7 +88,7 @@ class GroupBy(str, Enum):
     STEP_KIND = "step-kind"
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Groups:
     """The row of each call: `row` int32[m], -1 for none. k rows.
 
@@ -103,7 +103,7 @@ class Groups:
     per_name: bool = True
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class TableRow:
     """One row of a table. Times ns; shares 0..1 of the table's totals, 0 where a total is 0."""
 
@@ -122,7 +122,7 @@ class TableRow:
     gpu_share: float
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class ProfilerTable:
     """k rows in the order in which torch lists them: by their first call. Columns int64[k] and bool[k].
 

@@ -7,7 +7,6 @@ cover all of its rows, however many are shown; the lines below a table are forma
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
@@ -155,7 +154,7 @@ class Field:
     unit: Unit
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Sheet:
     """k rows. `columns` by key: text as lists, numbers as int64 or float64 [k]; NaN is unknown.
 

@@ -12,7 +12,6 @@ longer for nearly every op; one that stalls at one place (`host_stalls`) or has 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -39,7 +38,7 @@ MIN_OPS = 10  # ops to compare: a handful does not describe a host
 SLOWER_RATIO = 1.15  # from here on an op counts as slower than on the fastest rank
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class HostSpeed:
     """The speed of r hosts. `op_count`: the ops compared; 0 where they cannot be.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.records import record
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Intervals:
     """k half-open intervals [`starts[i]`, `ends[i]`): int64[k] each, ascending; none empty, no two touch.
 

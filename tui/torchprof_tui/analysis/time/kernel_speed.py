@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from torchprof_tui.analysis.time.gpu_time import cover_events
 from torchprof_tui.trace.core.arrays import F64
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.ranks import Ranks
 from torchprof_tui.trace.model.trace import Trace
@@ -18,7 +17,7 @@ MIN_DURATION = 20_000  # ns; shorter kernels vary with launches and caches, not 
 _Key = tuple[str, bytes]
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class KernelSpeed:
     """The speed of r GPUs. `kernel_count`: the kernels compared, 0 where none can be.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
@@ -60,7 +59,7 @@ class PathShare:
         return _RESOURCES[self.kind]
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Forecast:
     """A step with some changes. Times in ns.
 

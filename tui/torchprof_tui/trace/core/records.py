@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from types import MemberDescriptorType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 T = TypeVar("T")
 
@@ -22,38 +23,53 @@ else:
         return lambda function: function
 
 
+@overload
+def record(cls: type[T], /) -> type[T]: ...
+
+
+@overload
+def record(*, slots: bool = True, eq: bool = True) -> Callable[[type[T]], type[T]]: ...
+
+
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def record(cls: type[T]) -> type[T]:
+def record(cls: type[T] | None = None, /, *, slots: bool = True, eq: bool = True) -> Any:
     """Make a class what `@dataclass(frozen=True, slots=True)` makes it; methods that it defines stay.
 
-    A record may inherit from records only. Raises TypeError for a field with `init=False`.
+    `slots`, `eq`: as of `dataclass`; a class with cached properties has no slots. A record may inherit from
+    records only. Raises TypeError for a field with `init=False`.
     """
+    if cls is None:
+        return lambda decorated: _make(decorated, slots, eq)
+    return _make(cls, slots, eq)
+
+
+def _make(cls: type, has_slots: bool, has_eq: bool) -> Any:
     own = set(vars(cls))
     if "__eq__" in own and vars(cls).get("__hash__") is None:
         own.discard("__hash__")
     cls.__doc__ = cls.__doc__ or cls.__name__  # without one dataclass() writes it from the signature, which takes long
-    made: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
+    made: Any = dataclass(init=False, repr=False, eq=False, slots=has_slots)(cls)
     all_fields = fields(made)
-    compared = _get_values([each.name for each in all_fields if each.compare])
-    methods = {
+    methods: dict[str, Any] = {
         "__init__": _build_init(made, all_fields),
-        "__repr__": _build_repr([each.name for each in all_fields if each.repr]),
-        "__eq__": _build_eq(compared),
-        "__hash__": lambda self: hash(compared(self)),
         "__setattr__": _refuse_to_set,
         "__delattr__": _refuse_to_delete,
-        "__getstate__": _get_state,
-        "__setstate__": _set_state,
+        "__repr__": _build_repr([each.name for each in all_fields if each.repr]),
     }
+    if has_eq:
+        compared = _get_values([each.name for each in all_fields if each.compare])
+        methods |= {"__eq__": _build_eq(compared), "__hash__": lambda self: hash(compared(self))}
+    if has_slots:
+        methods |= {"__getstate__": _get_state, "__setstate__": _set_state}
     for name, method in methods.items():
         if name not in own:
             setattr(made, name, method)
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def _build_init(made: Any, all_fields: tuple[Field[Any], ...]) -> Callable[..., None]:
-    """Build the only method that is compiled: it sets each slot."""
-    names: dict[str, Any] = {"MISSING": MISSING}
+    """Build the only method that is compiled: it sets each field."""
+    names: dict[str, Any] = {"MISSING": MISSING, "set": object.__setattr__}
     parameters, keywords, body = ["self"], list[str](), list[str]()
     for number, each in enumerate(all_fields):
         if not each.init:
@@ -66,8 +82,12 @@ def _build_init(made: Any, all_fields: tuple[Field[Any], ...]) -> Callable[..., 
             names[f"default{number}"] = each.default
             parameter = f"{each.name}=default{number}"
         (keywords if each.kw_only else parameters).append(parameter)
-        names[f"set{number}"] = getattr(made, each.name).__set__  # of the slot
-        body.append(f"set{number}(self, {value})")
+        slot = getattr(made, each.name, None)
+        if isinstance(slot, MemberDescriptorType):
+            names[f"set{number}"] = slot.__set__  # faster
+            body.append(f"set{number}(self, {value})")
+        else:
+            body.append(f"set(self, {each.name!r}, {value})")
     if hasattr(made, "__post_init__"):
         body.append("self.__post_init__()")
     if keywords:

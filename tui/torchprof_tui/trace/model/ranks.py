@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ class Clock:
     collective_count: int = 0
 
 
-@dataclass(frozen=True, eq=False)
+@record(slots=False, eq=False)
 class Rank:
     """One rank. `trace`: its own trace on the common clock, with its own event and name indices.
 
@@ -118,7 +118,7 @@ class LostRank:
         return self.reason if self.number is None else f"rank {self.number}: {self.reason}"
 
 
-@dataclass(frozen=True, eq=False)
+@record(slots=False, eq=False)
 class Ranks:
     """The ranks that could be opened, by number, their matched collectives, and the ranks that could not be opened."""
 

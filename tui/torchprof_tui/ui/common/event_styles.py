@@ -13,7 +13,6 @@ colour, bars are drawn in reverse video.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 from functools import lru_cache
 from typing import Any
@@ -124,7 +123,7 @@ class ThemeColors:
     accent: str = "#ffaf5f"
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Palette:
     """All styles of the painted widgets. `cells` are indexed by `style_index`, the others are named by their use."""
 

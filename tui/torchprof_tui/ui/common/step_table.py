@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import clean, shorten
 
@@ -27,7 +27,7 @@ _TITLES = {
 }
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class StepTable:
     """`columns`: (title, whether it has numbers). `rows`: STATISTICS, then the steps. `notes`: sentences."""
 

@@ -13,7 +13,7 @@ That keeps the output for a dense row small.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from rich.cells import cell_len
@@ -57,7 +57,7 @@ class PathCells:
     own: Bool
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Decoration:
     """Emphasis: `highlighted` int32[k], ascending; `matched_names` bool[names]; `marked_cells` (first, end).
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import IntEnum
 from itertools import accumulate, chain, islice
 from typing import NamedTuple, overload
@@ -114,7 +114,7 @@ class LazyLines(Sequence[ScreenLine]):
             yield block, end - block.lines
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class LaneLines:
     """Hold all lines of a trace. `body` scrolls, `pinned` does not."""
 

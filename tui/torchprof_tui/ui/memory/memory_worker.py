@@ -26,6 +26,7 @@ from torchprof_tui.analysis.memory.snapshots.snapshot_file import is_snapshot_fi
 from torchprof_tui.analysis.search.name_search import BadPattern, compile_matcher
 from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
@@ -38,7 +39,7 @@ FILTERED_BY = (GroupBy.OP, GroupBy.MODULE, GroupBy.LINE, GroupBy.CATEGORY, Group
 NO_SHAPES = "the shapes cannot be read from the file"
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class ShownDevice:
     """A device and what the screen needs of it: k lifetimes by time and by size.
 

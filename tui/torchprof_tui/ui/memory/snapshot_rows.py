@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +22,7 @@ from torchprof_tui.analysis.memory.snapshots.device_snapshot import (
 from torchprof_tui.analysis.memory.snapshots.snapshot_file import BlockState, read_snapshot
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_share, format_value
@@ -59,7 +59,7 @@ NO_HISTORY = (
 )
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class ShownSnapshot:
     """A device of a snapshot. `time` int64[e]: ns from the first entry of its history, ascending; empty without one."""
 

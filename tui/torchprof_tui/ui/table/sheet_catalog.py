@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +31,7 @@ from torchprof_tui.analysis.table.table_sheet import (
     drop_empty_gpu_columns,
 )
 from torchprof_tui.trace.core.arrays import Bool
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.number_format import format_value
@@ -53,7 +53,7 @@ DEFAULT_SORT_KEYS = {
 }
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class BuiltSheet:
     """A sheet, and the data that it was built from, to load the detail of a row.
 

@@ -6,7 +6,7 @@ Frames are resolved to lines and stacks only when asked for: a snapshot has mill
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -151,7 +151,7 @@ class OutOfMemory:
     stack: str
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class DeviceSnapshot:
     """One device. `history`: None where none was recorded."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -74,7 +73,7 @@ def as_slice(ascending: I64) -> I64 | slice:
     return ascending
 
 
-@dataclass(frozen=True, eq=False)
+@record(slots=False, eq=False)
 class EventTable:
     """k events: `row` ascending (so by lane, then start) unless stated otherwise; `start`, `end` in ns."""
 

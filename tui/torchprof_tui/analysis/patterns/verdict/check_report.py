@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, default_scope
@@ -17,12 +17,13 @@ from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree, merge_t
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict, tell_costs
 from torchprof_tui.analysis.patterns.verdict.wins import Wins, find_remedy, predict_wins, rank_by_wins
 from torchprof_tui.analysis.what_if.scenario import Scenario, ScenarioError, ScenarioKind
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import Trace
 
 LISTED_GAPS = 10  # gaps that a report lists, longest first
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class CheckReport:
     """A checked scope: `findings`, worst first, one verdict per rank (one without ranks), the largest `gaps`.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 import numpy as np
@@ -146,7 +146,7 @@ class Diagnosis:
         return self.say(self.measured)
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class Evidence:
     """A scope with everything that was found in it."""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from rich.cells import cell_len
 
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
+from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Event, Trace
@@ -40,7 +40,7 @@ SourceTarget: TypeAlias = "tuple[SourceLine | None, Rank, str]"
 """The line of the program that a panel names, None where it cannot be opened; its rank; why it cannot be opened."""
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class PanelContext:
     """What the panels share.
 

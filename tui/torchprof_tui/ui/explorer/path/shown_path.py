@@ -58,7 +58,7 @@ class PathSegment:
     rank: int = NO_RANK
 
 
-@dataclass(frozen=True)
+@record(slots=False)
 class ShownPath:
     """A path, its rows on the lanes, and its longest segments, int32[k] indexes."""
 
