@@ -88,6 +88,16 @@ def test_a_record_without_slots_keeps_cached_values() -> None:
         line.y = 3  # type: ignore[misc]
 
 
+def test_fields_may_have_the_names_of_builtins() -> None:
+    @record(slots=False)
+    class Odd:
+        set: int
+        MISSING: int
+        make: list[int] = field(default_factory=list)
+
+    assert (Odd(1, 2).set, Odd(1, 2).MISSING, Odd(1, 2).make) == (1, 2, [])
+
+
 def test_records_without_eq_are_equal_to_themselves_alone() -> None:
     @record(eq=False)
     class Table:

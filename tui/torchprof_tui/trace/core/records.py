@@ -69,25 +69,25 @@ def _make(cls: type, has_slots: bool, has_eq: bool) -> Any:
 
 def _build_init(made: Any, all_fields: tuple[Field[Any], ...]) -> Callable[..., None]:
     """Build the only method that is compiled: it sets each field."""
-    names: dict[str, Any] = {"MISSING": MISSING, "set": object.__setattr__}
+    names: dict[str, Any] = {"_MISSING": MISSING, "_set": object.__setattr__}  # no fields have such names
     parameters, keywords, body = ["self"], list[str](), list[str]()
     for number, each in enumerate(all_fields):
         if not each.init:
             raise TypeError(f"{made.__name__}.{each.name}: a record sets all fields in __init__")
         parameter, value = each.name, each.name
         if each.default_factory is not MISSING:
-            names[f"make{number}"] = each.default_factory
-            parameter, value = f"{each.name}=MISSING", f"make{number}() if {each.name} is MISSING else {each.name}"
+            names[f"_make{number}"] = each.default_factory
+            parameter, value = f"{each.name}=_MISSING", f"_make{number}() if {each.name} is _MISSING else {each.name}"
         elif each.default is not MISSING:
-            names[f"default{number}"] = each.default
-            parameter = f"{each.name}=default{number}"
+            names[f"_default{number}"] = each.default
+            parameter = f"{each.name}=_default{number}"
         (keywords if each.kw_only else parameters).append(parameter)
         slot = getattr(made, each.name, None)
         if isinstance(slot, MemberDescriptorType):
-            names[f"set{number}"] = slot.__set__  # faster
-            body.append(f"set{number}(self, {value})")
+            names[f"_set{number}"] = slot.__set__  # faster
+            body.append(f"_set{number}(self, {value})")
         else:
-            body.append(f"set(self, {each.name!r}, {value})")
+            body.append(f"_set(self, {each.name!r}, {value})")
     if hasattr(made, "__post_init__"):
         body.append("self.__post_init__()")
     if keywords:
