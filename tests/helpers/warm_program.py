@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pytest
 
 ROOT = Path(__file__).resolve().parents[2]  # not from paths.py, which imports the program
-_PROGRAM = [sys.executable, "-m", "torchprof_tui"]
+_STARTS = {"program": [sys.executable, "-m", "torchprof_tui"]}  # how the words of what can be forked begin, by kind
 _READ_AT_START = ("LANG", "LC_", "LD_", "PYTHON", "TEXTUAL", "TZ")
 """Beginnings of the names of variables that Python, libraries or imported modules read once."""
 
@@ -57,10 +57,8 @@ def fork_program(
 
     `files` has the descriptors to inherit by the numbers that they get. With `has_terminal`, 1 is its terminal.
     """
-    from torchprof_tui.trace.loading.worker_process import _START_CODE  # not where torch is imported
-
     words = [os.fspath(word) for word in command]
-    for kind, start in (("program", _PROGRAM), ("worker", [sys.executable, "-I", "-c", _START_CODE])):
+    for kind, start in _STARTS.items():
         if words[: len(start)] == start and "--color" not in words:  # which sets a variable that textual reads once
             return _fork(kind, words[len(start) :], folder, environment, files, has_terminal)
     return None
@@ -137,6 +135,8 @@ def fork_workers() -> None:
     """Let the processes that read traces for apps and commands of this process be forked, too."""
     from torchprof_tui.trace.loading import worker_process
 
+    # As it is now: a test that changes it, or the interpreter, means another program.
+    _STARTS["worker"] = [sys.executable, "-I", "-c", worker_process._START_CODE]
     vars(worker_process)["subprocess"] = SimpleNamespace(**{**vars(subprocess), "Popen": WarmPopen})
 
 
