@@ -61,11 +61,11 @@ def test_a_record_is_what_dataclass_makes(made: Any, expected: Any) -> None:
         (each.name, each.kind, each.annotation) for each in wanted
     ]
     values = [(1,), (1, 2), (3,), (5,)] if made.__name__ != "Odd" else [(1,), (2,), (3,)]
-    for one in values:
-        assert repr(made(*one)) == repr(expected(*one))
-        assert hash(made(*one)) == hash(expected(*one))
-        for other in values:
-            assert (made(*one) == made(*other)) == (expected(*one) == expected(*other))
+    for arguments in values:
+        assert repr(made(*arguments)) == repr(expected(*arguments))
+        assert hash(made(*arguments)) == hash(expected(*arguments))
+        for others in values:
+            assert (made(*arguments) == made(*others)) == (expected(*arguments) == expected(*others))
     assert made(1) != expected(1)
 
 

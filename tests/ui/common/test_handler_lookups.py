@@ -44,7 +44,10 @@ class Named(Base):
 
 
 def find(widget: Widget, name: str, message: Message, stops_after: int = 9) -> tuple[list[Any], list[Any]]:
-    """Find handlers by the shared lookup and by textual's; `stops_after` so many, the default is prevented."""
+    """Find handlers by the shared lookup and by textual's.
+
+    `stops_after`: the number of handlers after which the message's default action is prevented.
+    """
     lookup: Any = MessagePump._get_dispatch_methods
     both: list[list[Any]] = []
     for each in (lookup, lookup.__wrapped__):
