@@ -235,7 +235,7 @@ def decode_without_graphs(view: ScopeView) -> Answer:
             'torch.compile(model, mode="reduce-overhead")',
         )
     seen = (
-        f"{summary}; the GPU works {format_duration(busy / len(tables.devices) / len(loop))} for one; "
+        f"{summary}; the GPU works {format_duration(busy / len(tables.devices) / len(loop))} a token; "
         f"GPU busy {format_percent(view.busy_share)} of {view.window_label}"
     )
     spans = union(np.array([start.min()]), np.array([end.max()]))
