@@ -15,7 +15,7 @@ from torchprof_tui.analysis.patterns.engine.check_scope import range_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, OverlapIndex, as_slice
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors, mark_matches
+from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.trace.core.arrays import I64, argsort_stable, is_in
 from torchprof_tui.trace.loading.load_in_process import load_trace
@@ -98,7 +98,7 @@ def test_ancestors_of_all_launches_selected_are_those_of_the_scope(checker: Chec
         launch = view.work.launch
         for found, mask in (
             (find_launch_ancestors(tables, r"aten::clone$", Kind.OP), tables.mark_ops(r"aten::clone$")),
-            (find_launch_ancestors(tables, r"aten::\w+"), mark_matches(tables, r"aten::\w+")),
+            (find_launch_ancestors(tables, r"aten::\w+"), tables.mark_rows(tables.match_names(r"aten::\w+").row)),
         ):
             expected = np.where(
                 launch >= 0, find_outermost_ancestor(view.trace.parent, np.maximum(launch, 0), mask), -1

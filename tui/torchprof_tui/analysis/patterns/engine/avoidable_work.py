@@ -15,34 +15,17 @@ from torchprof_tui.trace.model.trace import Trace
 NODE_REGEX = r"autograd::engine::evaluate_function: "  # nodes that a backward pass evaluates
 
 
-def find_launched_work(trace: Trace, work: GpuWorkTable, rows: I64) -> I64:
-    """Find the GPU work that was launched inside these events: indexes into `work`, int64[k].
-
-    Rows are sorted by lane, then start: an event lies inside the last of them before it that ends later, if any.
-    """
-    launch = work.launch
-    linked = np.flatnonzero(launch >= 0)
-    owners = sorted_unique(rows).astype(np.int64)
-    if not len(owners) or not len(linked):
-        return linked[:0].astype(np.int64)
-    calls = launch[linked].astype(np.int64)
-    span = 2 * max(int(trace.span[1]) - int(trace.span[0]), 1)
-
-    def place(events: I64, time: I64) -> I64:
-        """Put the times of all lanes one after the other, ns."""
-        return np.asarray(trace.lane[events]).astype(np.int64) * span + time - int(trace.span[0])
-
-    starts = np.asarray(trace.start[owners])
-    reach = np.maximum.accumulate(place(owners, starts + np.asarray(trace.duration[owners])))
-    before = owners.searchsorted(calls, side="right") - 1
-    inside = (before >= 0) & (place(calls, np.asarray(trace.start[calls])) < reach[np.maximum(before, 0)])
-    return linked[inside].astype(np.int64)
+def find_launched_work(tables: TraceTables, work: GpuWorkTable, rows: I64) -> I64:
+    """Find the GPU work that was launched inside these events, or by them: indexes into `work`, int64[k]."""
+    linked = np.flatnonzero(work.launch >= 0)
+    calls, mask = work.launch[linked].astype(np.int64), tables.mark_rows(rows)
+    return linked[mask[calls] | (tables.outermost_ancestor(calls, mask) >= 0)]
 
 
 def count_launched_work(view: ScopeView, rows: I64) -> I64:
     """Count the GPU work in a scope that was launched inside each of these events, which hold no other: int64[k]."""
     order = np.argsort(rows)
-    calls = view.work.launch[find_launched_work(view.trace, view.work, rows)]
+    calls = view.work.launch[find_launched_work(view.tables, view.work, rows)]
     counts = np.zeros(len(rows), dtype=np.int64)
     counts[order] = np.bincount(rows[order].searchsorted(calls, side="right") - 1, minlength=len(rows))
     return counts
@@ -68,12 +51,12 @@ def answer_fault(
     """
     tables, work, (t0, t1) = view.tables, view.work, view.window
     events = view.select_in_scope(tables.event_table(sorted_unique(rows)))
-    launched = find_launched_work(view.trace, work, events.row)
+    launched = find_launched_work(tables, work, events.row)
     evidence = np.concatenate([events.row, work.events.row[launched]]).astype(np.int64)
     removed = None
     if kept is not None:
         gone = events.select(~is_in(events.row, kept))
-        gone_work = find_launched_work(view.trace, work, gone.row)
+        gone_work = find_launched_work(tables, work, gone.row)
         removed = np.concatenate([gone.row, work.events.row[gone_work]]).astype(np.int64)
         if len(removed):
             events, launched = gone, gone_work

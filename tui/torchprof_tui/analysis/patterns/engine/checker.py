@@ -5,7 +5,7 @@
     checker.decide_verdict(range_scope(t0, t1))         # the regime, GPU busy share, and what to do first
     checker.gap_finder.clip(t0, t1)                     # why each GPU was idle, gap by gap
 
-A `Checker` is not thread-safe while it fills its tables: call `precompute()` on the thread that will use it.
+A `Checker` is not thread-safe while it fills its tables, which its first check does.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     Finding,
     Pattern,
     Remedy,
+    Section,
     Severity,
     State,
     registered_patterns,
@@ -66,30 +67,40 @@ from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verd
 from torchprof_tui.trace.core.arrays import keep_freed_memory, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
-_ORDER = (
-    "overhead-bound", "compute-bound", "hotspot", "call-count", "cost-in-children", "first-step-wide", "dead-window",
-    "adaptive-launch", "fixed-launch", "trailing-sync", "hidden-copy", "buffer-request", "one-off-gap",
-    "kernel-variance", "gemm-kernel", "copy-before-gemm", "canonical-chain", "matmul-to-mm", "matmul-to-bmm",
-    "addmm-fusion", "compiled-region", "beside-eager", "cache-lookup", "aot-prologue", "fxgraph-hash", "compile-tax",
-    "graph-breaks", "recompiles",
-    "metadata-op", "fused-triton", "sdpa-math", "sdpa-fused", "no-tensor-core", "occupancy-misread", "graph-replay",
-    "exposed-comm", "straggler", "communication", "sync-in-step", "pageable-copy", "input-starved", "idle-gap",
-    "tiny-kernels", "alloc-in-step", "memory-bound-elementwise", "gemm-efficiency", "wave-quantization",
-    "autocast-casts", "layout-conversion", "cold-call", "not-warmed-up", "profiler-inflation", "serving-phases",
-    "decode-without-graphs", "eager-fallback", "graph-padding", "kv-cache-cat", "token-sync", "mixed-batch",
-    "scheduler-bound", "graph-input-copies", "moe-expert-loop", "optimizer-loop", "op-loop", "written-out",
-    "repeated-mask", "equal-copies", "tensor-from-list", "one-sample-at-a-time",
-    "few-blocks", "odd-matrix-size", "strided-reads", "colliding-atomics", "float64-kernels", "float32-attention",
-    "gc-pause", "slow-host", "gqa-expand-copy", "clock-variation", "fsdp-prefetch", "op-compilation", "ai-cpu-ops",
-    "host-code", "cpu-contention", "cpu-work", "memory-growth", "fragmentation", "peak-phase", "activation-memory",
-    "temporary-spike", "allocator-retries", "graph-in-inference", "optimizer-states", "duplicate-copies", "kv-cache",
-    "second-backward", "recomputed-forward", "unused-gradients", "anomaly-mode", "reads-one-by-one",
-    "repeated-synchronize", "deterministic-algorithms", "python-in-step", "growing-cat",
-    "repeated-clones", "offloaded-activations", "activation-statistics", "python-dispatch",
-)  # fmt: skip
+_ORDER = {
+    Section.TABLE: ("overhead-bound", "compute-bound", "hotspot", "call-count", "cost-in-children"),
+    Section.CPU_LANE: (
+        "first-step-wide", "dead-window", "adaptive-launch", "fixed-launch", "trailing-sync", "hidden-copy",
+    ),
+    Section.GPU_LANE: ("buffer-request", "one-off-gap", "kernel-variance", "gemm-kernel", "copy-before-gemm"),
+    Section.DISPATCH: ("canonical-chain", "matmul-to-mm", "matmul-to-bmm", "addmm-fusion"),
+    Section.COMPILE: (
+        "compiled-region", "beside-eager", "cache-lookup", "aot-prologue", "fxgraph-hash", "compile-tax",
+        "graph-breaks",
+    ),
+    Section.BEYOND: (
+        "recompiles", "metadata-op", "fused-triton", "sdpa-math", "sdpa-fused", "no-tensor-core", "occupancy-misread",
+        "graph-replay", "exposed-comm", "straggler", "communication", "sync-in-step", "pageable-copy",
+        "input-starved", "idle-gap", "tiny-kernels", "alloc-in-step", "memory-bound-elementwise", "gemm-efficiency",
+        "wave-quantization", "autocast-casts", "layout-conversion", "cold-call", "not-warmed-up",
+        "profiler-inflation", "serving-phases", "decode-without-graphs", "eager-fallback", "graph-padding",
+        "kv-cache-cat", "token-sync", "mixed-batch", "scheduler-bound", "graph-input-copies", "moe-expert-loop",
+        "optimizer-loop", "op-loop", "written-out", "repeated-mask", "equal-copies", "tensor-from-list",
+        "one-sample-at-a-time", "few-blocks", "odd-matrix-size", "strided-reads", "colliding-atomics",
+        "float64-kernels", "float32-attention", "gc-pause", "slow-host", "gqa-expand-copy", "clock-variation",
+        "fsdp-prefetch", "op-compilation", "ai-cpu-ops", "host-code", "cpu-contention", "cpu-work", "memory-growth",
+        "fragmentation", "peak-phase", "activation-memory", "temporary-spike", "allocator-retries",
+        "graph-in-inference", "optimizer-states", "duplicate-copies", "kv-cache", "second-backward",
+        "recomputed-forward", "unused-gradients", "anomaly-mode", "reads-one-by-one", "repeated-synchronize",
+        "deterministic-algorithms", "python-in-step", "growing-cat", "repeated-clones", "offloaded-activations",
+        "activation-statistics", "python-dispatch",
+    ),
+}  # fmt: skip
 """Pattern ids by section, related ones together: in lists and in the cheatsheet."""
 
-PATTERNS: dict[str, Pattern] = dict(sorted(registered_patterns().items(), key=lambda item: _ORDER.index(item[0])))
+PATTERNS: dict[str, Pattern] = {
+    name: replace(registered_patterns()[name], section=section) for section, names in _ORDER.items() for name in names
+}
 """id -> pattern, in this order."""
 
 _STATE_ORDER = (State.FIRED, State.CANNOT_TELL, State.ABSENT)
@@ -136,10 +147,6 @@ class Checker:
     def find_event_notes(self) -> dict[int, str]:
         """Describe single events for the lanes, by event: the trailing sync and the GPU work that it covers."""
         return cpu_lane.find_trailing_sync_note(self.view(self.default_scope))
-
-    def precompute(self) -> None:
-        """Compute what all scopes share, so that the first viewport is checked as fast as later ones."""
-        self.check()
 
 
 def check_view(view: ScopeView, ids: Iterable[str] | None = None) -> list[Finding]:

@@ -55,16 +55,6 @@ class OverlapIndex:
         return overlapping
 
 
-def find_indexes(keep: Bool | I64) -> I64 | slice:
-    """Return the indexes that a mask keeps, found once for all columns; indexes are returned as they are: int64[k].
-
-    A slice where a mask keeps neighbours, which needs no copy of the columns.
-    """
-    if keep.dtype != np.bool_:
-        return np.asarray(keep, dtype=np.int64)
-    return as_slice(np.flatnonzero(keep))
-
-
 def as_slice(ascending: I64) -> I64 | slice:
     """Return the slice of these ascending indexes where they have no gap, else the indexes: int64[k]."""
     count = len(ascending)
@@ -86,7 +76,7 @@ class EventTable:
         return len(self.row)
 
     def select(self, keep: Bool | I64) -> EventTable:
-        return self.take(find_indexes(keep))
+        return self.take(as_slice(np.flatnonzero(keep)) if keep.dtype == np.bool_ else np.asarray(keep, np.int64))
 
     def select_overlapping(self, t0: int, t1: int) -> EventTable:
         """Select the events that overlap [t0, t1), ns; an event without duration counts as 1 ns."""
@@ -142,7 +132,7 @@ class GpuWorkTable:
         return len(self.events)
 
     def select(self, keep: Bool | I64) -> GpuWorkTable:
-        return self.take(find_indexes(keep))
+        return self.take(as_slice(np.flatnonzero(keep)) if keep.dtype == np.bool_ else np.asarray(keep, np.int64))
 
     def take(self, keep: I64 | slice) -> GpuWorkTable:
         """Take the rows of a slice, or of indexes int64[k]."""
@@ -215,19 +205,10 @@ class NameIndex:
         matches = re.compile(pattern).match
         return [index for index, number in enumerate(self._present) if matches(self._names[number])]
 
-    def mark(self, pattern: str, marked: Bool) -> None:
-        """Mark the events whose name matches the pattern at its start, in a column of the trace: bool[n]."""
-        is_chosen = self.flag_names(pattern)
-        if is_chosen.any():
-            marked[self._table.row[is_chosen[self._table.name]]] = True
-
     def flag_names(self, pattern: str) -> Bool:
         """Flag the names of the trace that events of the table have, and that match the pattern: bool[names]."""
-        return self._flag(self._find_names(pattern))
-
-    def _flag(self, chosen: list[int]) -> Bool:
         is_chosen = np.zeros(len(self._names), dtype=np.bool_)
-        is_chosen[[self._present[index] for index in chosen]] = True
+        is_chosen[[self._present[index] for index in self._find_names(pattern)]] = True
         return is_chosen
 
     def match(self, pattern: str) -> EventTable:
@@ -238,7 +219,7 @@ class NameIndex:
             return table
         count = sum(bounds[index + 1] - bounds[index] for index in chosen)
         if count * _FEW_MATCHES > len(table):
-            return table.select(self._flag(chosen)[table.name])
+            return table.select(self.flag_names(pattern)[table.name])
         if not count:
             return table.select(np.empty(0, dtype=np.int64))
         parts = [self._order[bounds[index] : bounds[index + 1]] for index in chosen]

@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.event_tables import GpuWorkTable, find_indexes
+from torchprof_tui.analysis.patterns.engine.event_tables import GpuWorkTable
 from torchprof_tui.analysis.patterns.engine.host_activity import ACTIVITY_CAUSES, HostActivities, ThreadActivity
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
@@ -142,7 +142,7 @@ class Gaps:
         return len(self.start)
 
     def select(self, keep: Bool | I64) -> Gaps:
-        indexes = find_indexes(keep)
+        indexes = np.flatnonzero(keep) if keep.dtype == np.bool_ else keep
         return Gaps(*(getattr(self, column.name)[indexes] for column in fields(self)))
 
     @property
@@ -171,7 +171,7 @@ class Gaps:
 
     def time_by_cause(self, keep: Bool | I64 | None = None) -> dict[IdleCause, int]:
         """Sum idle time (ns) by cause, of some gaps if given; causes without any are left out."""
-        total = (self.time if keep is None else self.time[find_indexes(keep)]).sum(axis=0)
+        total = (self.time if keep is None else self.time[keep]).sum(axis=0)
         return {cause: int(total[cause]) for cause in IdleCause if total[cause]}
 
 

@@ -14,7 +14,8 @@ from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import COMMUNICATION_REGEX, DATA_LOADER_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.search.name_search import match_names
-from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
+from torchprof_tui.analysis.time.gpu_time import cover_events
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals
 from torchprof_tui.trace.core.arrays import I64, Bool, find_largest, is_in, sorted_unique
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration, format_part
@@ -100,8 +101,8 @@ def describe_repeated_call(trace: Trace, main: MainThread, host: Intervals, even
     is_called = (parent >= 0) & is_caller[parent] & (kind != Kind.STEP)
     called = main.first + np.flatnonzero(is_called & is_in(kind, (Kind.OP, Kind.PYTHON, Kind.ANNOTATION)))
     called = called[~is_caller[called]]
-    start, began = np.asarray(trace.start[called]), np.asarray(trace.start[events])
-    own = (host & union(began, began + trace.duration[events])) - union(start, start + trace.duration[called])
+    start = np.asarray(trace.start[called])
+    own = (host & cover_events(trace, events)) - cover_events(trace, called)
     length = own.ends - own.starts
     longest = find_largest(length, _MAX_PIECES)
     before = start.searchsorted(own.starts[longest], side="right") - 1
@@ -240,7 +241,7 @@ def _find_owners(view: ScopeView, main: MainThread, host: Intervals, time: int) 
     if covering >= 0:
         events = rows[name == covering].astype(np.int64)
         if not _contains_step(view, events) or 2 * own_by_name[covering] > time:
-            spent = _measure_covered(view, host, events)
+            spent = host.measure_overlap(cover_events(trace, events))
             owner_found = _build_owner(view, covering, spent, events, rows, own)
             if not owner_found.callees:
                 owner_found = replace(owner_found, before=describe_repeated_call(view.trace, main, host, events))
@@ -286,15 +287,10 @@ def _find_covering_name(view: ScopeView, host: Intervals, rows: I64, time: int) 
     found, least = -1, (time + 1, 0)
     for name in sorted_unique(names).tolist():
         of_name = rows[np.asarray(trace.name[rows]) == name]
-        spent = _measure_covered(view, host, of_name)
+        spent = host.measure_overlap(cover_events(trace, of_name))
         if 2 * spent > time and (spent, -int(of_name[0])) < least:
             found, least = name, (spent, -int(of_name[0]))
     return found
-
-
-def _measure_covered(view: ScopeView, host: Intervals, rows: I64) -> int:
-    start = np.asarray(view.trace.start[rows])
-    return host.measure_overlap(union(start, start + view.trace.duration[rows]))
 
 
 def _contains_step(view: ScopeView, events: I64) -> bool:
@@ -335,6 +331,5 @@ def _is_in_model(view: ScopeView, main: MainThread, host: Intervals, events: I64
     lane = slice(main.first, main.last)
     is_model = match_names(trace, _MODEL_REGEX.match)[lane] & (trace.kind[lane] == Kind.PYTHON)
     model = main.first + np.flatnonzero(is_model)
-    start, owned = np.asarray(trace.start[model]), np.asarray(trace.start[events])
-    of_owner = host & union(owned, owned + trace.duration[events])
-    return 2 * of_owner.measure_overlap(union(start, start + trace.duration[model])) > of_owner.total
+    of_owner = host & cover_events(trace, events)
+    return 2 * of_owner.measure_overlap(cover_events(trace, model)) > of_owner.total

@@ -14,13 +14,9 @@ from torchprof_tui.trace.model.event_kind import Kind
 def find_launch_ancestors(tables: TraceTables, pattern: str, *kinds: Kind) -> I32:
     """Find the outermost event of these kinds and this name above each launch, -1 for none: int32[all work].
 
-    See `TraceTables.match_names` for the default kinds. Kept with the tables.
+    See `TraceTables.match_names` for the default kinds. Use `TraceTables.compute_once`.
     """
-    return tables.compute_once(_find_launch_ancestors, pattern, *kinds)
-
-
-def _find_launch_ancestors(tables: TraceTables, pattern: str, *kinds: Kind) -> I32:
-    return find_outermost_above(tables, tables.work.launch, mark_matches(tables, pattern, *kinds))
+    return find_outermost_above(tables, tables.work.launch, tables.mark_rows(tables.match_names(pattern, *kinds).row))
 
 
 def find_outermost_above(tables: TraceTables, launch: I32, mask: Bool) -> I32:
@@ -30,11 +26,6 @@ def find_outermost_above(tables: TraceTables, launch: I32, mask: Bool) -> I32:
     calls, back = number_distinct(launch[linked], len(tables.trace))
     found[linked] = tables.outermost_ancestor(calls, mask)[back]
     return found
-
-
-def mark_matches(tables: TraceTables, pattern: str, *kinds: Kind) -> Bool:
-    """Mark the events of these kinds whose name matches the pattern at its start: bool[n]."""
-    return tables.mark_rows(tables.match_names(pattern, *kinds).row)
 
 
 OPERATOR_LIKE_REGEX = r"(?!autograd::|torch::autograd)[\w.]+::\w"
@@ -53,18 +44,11 @@ def is_launched_beneath(
 
     `calling`: it must have called an operator of that name directly, which launched the piece.
     """
-    beneath = np.zeros(len(chosen), np.bool_)
-    launch = view.work.launch
-    pieces = np.flatnonzero(chosen & (launch >= 0))
-    owners = view.tables.match_names(pattern, kind).row
-    if not len(pieces) or not len(owners):
-        return beneath
-    if not calling:
-        beneath[pieces] = find_launch_ancestors(view.tables, pattern, kind)[view.work_in_scope][pieces] >= 0
-        return beneath
-    callee = find_launch_ancestors(view.tables, calling, Kind.OP)[view.work_in_scope][pieces]
-    caller = np.where(callee >= 0, view.trace.parent[np.maximum(callee, 0)], -1)
-    beneath[pieces] = is_in(caller, owners)
+    owner, owner_kind = (calling, Kind.OP) if calling else (pattern, kind)
+    above = view.tables.compute_once(find_launch_ancestors, owner, owner_kind)[view.work_in_scope]
+    beneath: Bool = chosen & (above >= 0)
+    if calling:
+        beneath &= is_in(view.trace.parent[np.maximum(above, 0)], view.tables.match_names(pattern, kind).row)
     return beneath
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import numpy as np
@@ -109,27 +109,18 @@ def number_parts(tables: TraceTables, ops: EventTable, *marks: I64) -> I64:
     return np.concatenate([[0], np.cumsum(changes)])[: len(ops)].astype(np.int64)
 
 
-def read_dims(trace: Trace, rows: I64) -> list[object]:
+def read_dims(trace: Trace, rows: I64) -> list[list[Any] | None]:
     """Read the shapes of the inputs of ops as they were recorded: one for each row, None where they were not."""
-    return _read_args(trace, rows, lambda args: args.get("Input Dims"))
+    return [None if inputs is None else inputs.dims for inputs in read_inputs(trace, rows)]
 
 
 def read_inputs(trace: Trace, rows: I64) -> list[OpInputs | None]:
     """Read the inputs of ops, each chunk of the file once: one for each row, None where they were not recorded."""
-    return _read_args(trace, rows, parse_inputs)
-
-
-def _read_args(trace: Trace, rows: I64, parse: Callable[[dict[str, Any]], T]) -> list[T | None]:
-    found: list[T | None] = [None] * len(rows)
+    found: list[OpInputs | None] = [None] * len(rows)
     try:
         for index, entry in read_entries(trace, rows):
             args = entry.get("args")
-            found[index] = parse(args) if isinstance(args, dict) else None
-    except (
-        OSError,
-        LookupError,
-        RecursionError,
-        ValueError,
-    ):  # gone, or args too deep
+            found[index] = parse_inputs(args) if isinstance(args, dict) else None
+    except (OSError, LookupError, RecursionError, ValueError):  # gone, or args too deep
         return [None] * len(rows)
     return found

@@ -178,7 +178,6 @@ class Pattern:
     """One pattern of the cheatsheet. `decided`: its definition, shown to a reader who asks how it is decided."""
 
     id: str
-    section: Section
     title: str
     meaning: str
     action: str
@@ -190,6 +189,7 @@ class Pattern:
     applies_to_all_ranks: bool = False  # its answer describes all ranks, whichever rank is checked
     fires_on_absence: bool = False  # fires by the absence of events: undecidable in a file that lost entries
     is_fault: bool = False  # work that the program can be without: it goes before what is true of most programs
+    section: Section = Section.BEYOND
 
 
 _REGISTRY: dict[str, Pattern] = {}
@@ -201,7 +201,6 @@ def register_pattern(
     meaning: str,
     action: str,
     decided: str,
-    section: Section = Section.BEYOND,
     thresholds: tuple[Threshold, ...] = (),
     severity: Severity = Severity.PROBLEM,
     code: str = "",
@@ -226,7 +225,7 @@ def register_pattern(
         if name in _REGISTRY:
             raise ValueError(f"two patterns called {name}")
         details = (thresholds, severity, code, applies_to_all_ranks, fires_on_absence, is_fault)
-        _REGISTRY[name] = Pattern(name, section, title, meaning, action, decided, check_if_possible, *details)
+        _REGISTRY[name] = Pattern(name, title, meaning, action, decided, check_if_possible, *details)
         return check_if_possible
 
     return register

@@ -121,8 +121,7 @@ class TraceTables:
     @cached_property
     def overhead_intervals(self) -> Intervals:
         """When the profiler itself worked."""
-        own_work = self.overhead.select(~is_in(self.overhead.row, self.loading.row))
-        return own_work.intervals
+        return self.overhead.select(~is_in(self.overhead.row, self.loading.row)).intervals
 
     def match_names(self, pattern: str, *kinds: Kind) -> EventTable:
         """Select events of `kinds` (default: ops, annotations) whose name matches the pattern at its start; cached."""
@@ -145,14 +144,9 @@ class TraceTables:
 
     def filter_by_name(self, table: EventTable, predicate: Callable[[str], bool]) -> EventTable:
         """Select the events whose name fulfils a predicate; it is called once per distinct name."""
-        names = self.trace.names
-        present = np.flatnonzero(np.bincount(table.name, minlength=1))
-        chosen = [number for number in present.tolist() if predicate(names[number])]
-        if not chosen:
-            return table.select(np.empty(0, dtype=np.int64))
-        flag = np.zeros(len(names), dtype=np.bool_)
-        flag[chosen] = True
-        return table.select(flag[table.name])
+        present, index = number_distinct(table.name, len(self.trace.names))
+        chosen = np.array([predicate(self.trace.names[number]) for number in present.tolist()], dtype=np.bool_)
+        return table.select(chosen[index])
 
     @cached_property
     def is_slice(self) -> bool:
@@ -296,10 +290,7 @@ class TraceTables:
         return marked
 
     def mark_ops(self, pattern: str) -> Bool:
-        """Mark the ops whose name matches the pattern at its start: bool[n]."""
-        mask = np.zeros(len(self.trace), dtype=np.bool_)
-        self._name_indices[Kind.OP].mark(pattern, mask)
-        return mask
+        return self.mark_rows(self.ops.row[self.match_rows(self.ops.row, pattern)])
 
     def match_rows(self, rows: I64 | I32, pattern: str) -> Bool:
         """Return which of these ops have a name that matches the pattern at its start: bool[k]."""

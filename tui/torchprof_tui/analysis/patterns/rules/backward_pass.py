@@ -207,7 +207,7 @@ def _count_updated(tables: TraceTables, t0: int, t1: int) -> int | None:
 def _bound_lengths(tables: TraceTables, rows: I64) -> I64:
     """Bound the tensors that ops on lists update: a kernel holds some, and gives each a block of its own: int64[k]."""
     work = tables.work
-    launched = find_launched_work(tables.trace, work, rows)
+    launched = find_launched_work(tables, work, rows)
     owner = rows.searchsorted(work.launch[launched], side="right") - 1
     kernels = np.bincount(owner, minlength=len(rows))
     grid = launch_shapes(tables.trace, work.events.row[launched])[:, :3].prod(axis=1)

@@ -15,12 +15,10 @@ from torchprof_tui.analysis.patterns.engine.launch_owners import (
     OPERATOR_LIKE_REGEX,
     find_launch_ancestors,
     find_outermost_above,
-    mark_matches,
 )
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
-    Section,
     register_artefact,
     register_notice,
     register_pattern,
@@ -134,7 +132,6 @@ EXPLICIT_COPY_OPS = ("aten::copy_", "aten::clone", "aten::to", "aten::_foreach_c
 
 @register_pattern(
     "The first step takes much longer",
-    section=Section.CPU_LANE,
     meaning="the first recorded step is slower than the others, so means over all steps are too high",
     action="run some steps before you measure, and let the profiler skip the first steps",
     code="schedule=torch.profiler.schedule(wait=1, warmup=2, active=3)",
@@ -218,7 +215,6 @@ def _is_hidden(view: ScopeView, steps: StepTable, excess: int) -> bool:
 
 @register_pattern(
     "A range begins without any op",
-    section=Section.CPU_LANE,
     meaning=explain("dead window", "why"),
     action="leave a first range out; if it recurs, check the code between the start of the range and its first op",
     decided="The time from an annotation's start to its first op or runtime call, over the median of its other "
@@ -269,7 +265,6 @@ def _find_occupancy_queries(view: ScopeView) -> tuple[Bool, EventTable]:
 
 @register_notice(
     "The library chose the launch size for this GPU",
-    section=Section.CPU_LANE,
     meaning=explain("occupancy query", "is", "why"),
     action="nothing: this is normal for GEMMs, convolutions and reductions; the query takes about a microsecond",
     decided="A runtime call that queries the occupancy (cudaOccupancy…, hipOccupancy…) before a launch in the same op.",
@@ -287,7 +282,6 @@ def adaptive_launch(view: ScopeView) -> Answer:
 
 @register_notice(
     "Launched with a fixed size",
-    section=Section.CPU_LANE,
     meaning="elementwise or reduction kernels that need few resources, launched with a fixed size",
     action="nothing; if there are many of them, torch.compile can fuse them",
     decided="A launch without an occupancy query in its op, of a kernel that is elementwise, a reduction, a copy, a "
@@ -319,7 +313,6 @@ def fixed_launch(view: ScopeView) -> Answer:
 
 @register_artefact(
     "A long wait ends the recording",
-    section=Section.CPU_LANE,
     meaning="the profiler waits for the GPU before it stops; it is not part of any step",
     action="nothing: do not count it as time of the program",
     decided="The last call that waits for the GPU, if nothing was launched after it and it began after the last "
@@ -382,7 +375,6 @@ def _find_trailing_sync(tables: TraceTables) -> int:
 
 @register_pattern(
     "A copy on the GPU that you did not write",
-    section=Section.CPU_LANE,
     meaning="an op copied its input first: the bias of addmm, the input of an out-of-place op, or a tensor whose "
     "layout had to change",
     action="change the op that is named: its in-place variant, a contiguous input, or a fused op avoids the copy",
@@ -429,11 +421,10 @@ def _find_copying_ops(tables: TraceTables) -> tuple[Bool, I32]:
     work = tables.work
     # A copy into another layout is a kernel of aten::clone (casts do not call it), one of dense memory a Memcpy.
     is_copy = work.class_mask(KernelClass.COPY) & (work.kind == Kind.KERNEL) & (work.launch >= 0)
-    is_copy &= find_launch_ancestors(tables, CLONE_REGEX, Kind.OP) >= 0
+    is_copy &= tables.compute_once(find_launch_ancestors, CLONE_REGEX, Kind.OP) >= 0
     is_copy |= _mark_device_copies(tables.trace, work)
     copying_op = np.full(len(work), -1, np.int32)
-    is_operator = mark_matches(tables, OPERATOR_LIKE_REGEX, Kind.OP)
-    copying_op[is_copy] = find_outermost_above(tables, work.launch[is_copy], is_operator)
+    copying_op[is_copy] = find_outermost_above(tables, work.launch[is_copy], tables.mark_ops(OPERATOR_LIKE_REGEX))
     return is_copy, copying_op
 
 

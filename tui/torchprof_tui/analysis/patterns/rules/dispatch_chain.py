@@ -6,7 +6,7 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.chain import list_ancestors
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Section, register_notice
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, register_notice
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.rules.cpu_lane import device_copy_mask
 from torchprof_tui.analysis.words.dictionary import explain
@@ -19,7 +19,6 @@ _MAX_CHAINS = 200  # the heaviest pieces of work whose chains are followed: one 
 
 @register_notice(
     "Step → range → op → launch → kernel",
-    section=Section.DISPATCH,
     meaning="the path from the step to a kernel; a row's total time includes its children, its self time does not",
     action="select an event; [ and ] go along its chain",
     decided="The chain of the longest GPU work that has one: an operator, a launch matched by correlation, and the "
@@ -60,7 +59,6 @@ def _check_child_call(view: ScopeView, parent: str, child: str) -> Answer:
 
 @register_notice(
     "matmul of two matrices",
-    section=Section.DISPATCH,
     meaning=explain("mm", "why"),
     action="nothing: this is the shortest path to a kernel",
     decided="aten::mm directly below aten::matmul.",
@@ -71,7 +69,6 @@ def matmul_to_mm(view: ScopeView) -> Answer:
 
 @register_notice(
     "matmul of batches",
-    section=Section.DISPATCH,
     meaning=explain("bmm", "why"),
     action="nothing; if one argument has no batch, fold the batch into the rows to get a larger plain GEMM",
     decided="aten::bmm directly below aten::matmul.",
@@ -82,7 +79,6 @@ def matmul_to_bmm(view: ScopeView) -> Answer:
 
 @register_notice(
     "Bias and product in one op",
-    section=Section.DISPATCH,
     meaning=explain("addmm", "is", "why"),
     action="look at what it launches: one GEMM, as for nn.Linear, or a copy and a GEMM",
     decided="aten::addmm without an aten::add among its siblings (if the parent is an annotation or a step: as its "

@@ -92,7 +92,7 @@ def sdpa_math(view: ScopeView) -> Answer:
     math_ops = tables.match_names(_MATH_REGEX, Kind.OP)
     if not len(math_ops):
         return Answer.absent()
-    above = find_launch_ancestors(tables, _MATH_REGEX, Kind.OP)[view.work_in_scope]
+    above = tables.compute_once(find_launch_ancestors, _MATH_REGEX, Kind.OP)[view.work_in_scope]
     work = view.work.events.select(above >= 0)
     ops_in_scope = view.select_in_scope(math_ops)
     if not len(ops_in_scope) and not len(work):

@@ -13,7 +13,6 @@ from torchprof_tui.analysis.patterns.engine.gpu_gaps import find_one_off_gaps
 from torchprof_tui.analysis.patterns.engine.op_text import read_dims
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
-    Section,
     register_artefact,
     register_notice,
     sort_places,
@@ -32,7 +31,6 @@ from torchprof_tui.trace.model.event_kind import Kind
 
 @register_artefact(
     "The profiler allocated buffers",
-    section=Section.GPU_LANE,
     meaning=explain("Activity Buffer Request", "is", "costs"),
     action="nothing: with warm-up steps in the schedule it happens before the recording",
     code="schedule=torch.profiler.schedule(wait=1, warmup=1, active=3)",
@@ -58,7 +56,6 @@ def buffer_request(view: ScopeView) -> Answer:
 
 @register_artefact(
     "A gap in one step only",
-    section=Section.GPU_LANE,
     meaning="the other steps do not have this gap, so its cause is most likely the profiler or the system, not your "
     "code",
     action="record more steps to see whether it recurs",
@@ -103,7 +100,6 @@ def one_off_gap(view: ScopeView) -> Answer:
 
 @register_notice(
     "The same kernel, different times",
-    section=Section.GPU_LANE,
     meaning="its recorded inputs do not explain it, so clocks, heat, power or other work on the GPU do: one number "
     "does not describe this kernel",
     action="look at the distribution, not at the mean; lock the clocks to compare",
@@ -240,7 +236,6 @@ def _relative_spread(durations: I64) -> float:
 
 @register_notice(
     "A matrix product",
-    section=Section.GPU_LANE,
     meaning=explain("GEMM", "is", "why"),
     action="read the decoded name: data type and tensor cores decide most of its speed",
     decided="Kernels with the decoded name of a GEMM.",
@@ -261,7 +256,6 @@ def gemm_kernel(view: ScopeView) -> Answer:
 
 @register_notice(
     "A copy right before a GEMM",
-    section=Section.GPU_LANE,
     meaning="the bias is first copied into the output, and the GEMM then adds to it: the kernel does not fuse the bias",
     action="give it a bias of one dimension, which the GEMM adds itself; or add in place where b may be overwritten. "
     "The time of these copies is counted once, by hidden-copy",

@@ -227,7 +227,7 @@ def tiny_kernels(view: ScopeView) -> Answer:
     if not is_kernel.any():
         return Answer.cannot_tell(reasons.NO_LINKS)
     _, call_index = number_distinct(work.launch[is_kernel], len(view.trace))
-    steps = find_launch_ancestors(tables, OPTIMIZER_STEP_REGEX)
+    steps = tables.compute_once(find_launch_ancestors, OPTIMIZER_STEP_REGEX)
     owner = steps[view.work_in_scope][is_kernel].astype(np.int64)
     owner = np.where(owner >= 0, owner, view.outer_op[is_kernel])
     fan_out = np.bincount(call_index)[call_index]

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors, mark_matches
+from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_fault
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_NAME_REGEX, OptimizerKind
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
@@ -83,7 +83,7 @@ def count_optimizer_launches(view: ScopeView) -> OptimizerLaunches:
     """Count the kernels of a view by the optimizer step that launched them; use `ScopeView.compute_once`."""
     tables, work = view.tables, view.work
     launched = np.flatnonzero((work.kind == Kind.KERNEL) & (work.launch >= 0))
-    owners_of_work = find_launch_ancestors(tables, OPTIMIZER_NAME_REGEX)
+    owners_of_work = tables.compute_once(find_launch_ancestors, OPTIMIZER_NAME_REGEX)
     owner = owners_of_work[view.work_in_scope][launched].astype(np.int64)
     counts_of_row = np.bincount(owner[owner >= 0])
     owners = np.flatnonzero(counts_of_row)
@@ -96,9 +96,7 @@ def count_optimizer_launches(view: ScopeView) -> OptimizerLaunches:
 def _find_batched_steps(tables: TraceTables) -> I64:
     steps = tables.match_names(OPTIMIZER_NAME_REGEX).row
     batched_ops = tables.match_names(r"aten::_(foreach|fused)_", Kind.OP)
-    owner = tables.outermost_ancestor(batched_ops.row, mark_matches(tables, OPTIMIZER_NAME_REGEX))
-    batched: I64 = steps[is_in(steps, owner)]
-    return batched
+    return steps[is_in(steps, tables.outermost_ancestor(batched_ops.row, tables.mark_rows(steps)))]
 
 
 def measure_optimizer_share(view: ScopeView) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Section, register_notice, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, register_notice, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CPU, NO_LINKS, NOTHING_HERE
 from torchprof_tui.analysis.patterns.rules.op_loop import find_repeats
@@ -47,7 +47,6 @@ def find_loops_around(view: ScopeView, calls: EventTable, min_calls: int) -> Int
 
 @register_pattern(
     "The GPU waits for the CPU",
-    section=Section.TABLE,
     meaning="the CPU takes longer to prepare and launch the work than the GPU to run it",
     action="make fewer and larger calls, compile, or replay a CUDA graph",
     code='model = torch.compile(model, mode="reduce-overhead")',
@@ -82,7 +81,6 @@ def overhead_bound(view: ScopeView) -> Answer:
 
 @register_notice(
     "The GPU is the bottleneck",
-    section=Section.TABLE,
     meaning="the CPU launches work ahead of time and the GPU hardly waits: usually a good state",
     action="only faster kernels help: lower precision, fused or compiled ops, better tile sizes",
     decided="Kernels run for more than the limit of the steps' time, and the median GPU work starts after its launch "
@@ -115,7 +113,6 @@ def compute_bound(view: ScopeView) -> Answer:
 
 @register_notice(
     "One kernel or op takes most of the GPU's time",
-    section=Section.TABLE,
     meaning=explain("hotspot", "is", "why"),
     action="start there: change its shapes or precision, or use a fused or tuned replacement",
     decided="GPU time summed by kernel name in the scope, then by the innermost operator that launched it; the first "
@@ -166,7 +163,6 @@ def _find_heaviest_operator(view: ScopeView, total: float) -> tuple[float, Bool]
 
 @register_pattern(
     "A short op is called very often",
-    section=Section.TABLE,
     meaning="each call is short; their number makes them expensive",
     action="batch the calls into fewer, larger ones, or compile the region",
     decided="An op or a runtime call whose calls per step (without steps: in the scope) reach the first limit, whose "
@@ -212,7 +208,6 @@ def call_count(view: ScopeView) -> Answer:
 
 @register_notice(
     "The time is spent in nested calls",
-    section=Section.TABLE,
     meaning="a large total time with a small self time: the time is spent in the calls below this row",
     action="look at its children: the row to improve is further down",
     decided="Among the ops and annotations with the largest totals: total time over self time reaches the limit. "

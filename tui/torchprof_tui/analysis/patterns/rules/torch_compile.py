@@ -13,7 +13,6 @@ from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
-    Section,
     register_fault,
     register_notice,
     register_pattern,
@@ -41,7 +40,6 @@ _GRAPH_HASH = re.compile(r"## Call CompiledFxGraph (\S+) ##")
 
 @register_notice(
     "Compiled code",
-    section=Section.COMPILE,
     meaning=explain("Torch-Compiled Region", "is", "why"),
     action="nothing: ops inside show what was not captured",
     decided="Events called Torch-Compiled Region, with K/M since torch 2.6.",
@@ -71,7 +69,6 @@ def _check_total_time(view: ScopeView, name: str, noun: str) -> Answer:
 
 @register_notice(
     "Guards are checked on every call",
-    section=Section.COMPILE,
     meaning=explain("TorchDynamo Cache Lookup", "is", "costs"),
     action="compile fewer and larger regions, and avoid graph breaks",
     decided="Events called TorchDynamo Cache Lookup; their time is summed.",
@@ -82,7 +79,6 @@ def cache_lookup(view: ScopeView) -> Answer:
 
 @register_notice(
     "AOTAutograd's wrapper",
-    section=Section.COMPILE,
     meaning=explain("AOT prologue", "is", "why"),
     action="nothing: every compiled call has it",
     decided="Events called AOTDispatcher Runtime Wrapper Prologue; their time is summed.",
@@ -93,7 +89,6 @@ def aot_prologue(view: ScopeView) -> Answer:
 
 @register_notice(
     "The compiled graph that ran",
-    section=Section.COMPILE,
     meaning=explain("CompiledFxGraph", "why"),
     action="the generated code is in Inductor's cache folder, under this hash",
     code="TORCH_LOGS=output_code python train.py",
@@ -129,7 +124,6 @@ _NUMBER = re.compile(r"\d+")
 
 @register_notice(
     "Compiled beside eager",
-    section=Section.COMPILE,
     meaning="torch.compile joins ops, but a launch goes only with the kernel, copy or fill that it launched: both "
     "recordings say what became of a step",
     action=_COMPARE,
@@ -184,7 +178,6 @@ def _list_ranges(tables: TraceTables) -> set[str]:
 
 @register_pattern(
     "Guards and wrappers of compiled code take CPU time",
-    section=Section.COMPILE,
     meaning="guards and wrappers run in every call, and this call has too little work to outweigh them",
     action="compile larger regions, leave tiny work eager, and measure CUDA graphs before you use them",
     code="model = torch.compile(model)  # once, around the whole model",
@@ -282,7 +275,6 @@ _READ_REGEX = r"aten::(item|is_nonzero)$"
 
 @register_fault(
     "Compiled code runs in pieces: graph breaks",
-    section=Section.COMPILE,
     meaning="Python runs between the pieces that the compiler could not join, and nothing is fused across",
     action="find the breaks with TORCH_LOGS=graph_breaks, and compile the function whole (fullgraph=True names them)",
     code="model = torch.compile(model, fullgraph=True)",
@@ -304,7 +296,7 @@ def graph_breaks(view: ScopeView) -> Answer:
     )
     if not len(whole) or len(graphs) < 2:
         return Answer.absent()
-    kernels = len(find_launched_work(view.trace, view.work, graphs.row))
+    kernels = len(find_launched_work(tables, view.work, graphs.row))
     is_small = kernels <= thresholds.SMALL_PIECE.value * len(graphs)
     pieces = graphs.row if is_small else graphs.row[:0]
     last = graphs.row[np.append(np.diff(tables.outermost_ancestor(graphs.row, is_whole)) != 0, True)]

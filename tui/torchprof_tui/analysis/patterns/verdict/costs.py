@@ -16,7 +16,7 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, severity_sort_key
 from torchprof_tui.analysis.patterns.engine.host_code_time import COMMUNICATION, OPS, PROFILER, divide_main_thread
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Finding, Pattern, Remedy, Section, Severity
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Finding, Pattern, Remedy, Severity
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.verdict.time_tree import Claims, divide_compute, find_spans, list_copy_intervals
 from torchprof_tui.analysis.patterns.verdict.tree_model import COPIES, EXPOSED, GENERAL_PATTERN_IDS, WHOLE_SCOPE_IDS
@@ -244,7 +244,7 @@ def _build_cause(view: ScopeView, verdict: Verdict, base: CostBase) -> Finding |
     spans = unite(times).clip(*(view.window if has_gpu else (view.scope.t0, view.scope.t1)))
     title, meaning = causes[name]
     pattern = (PATTERNS.get(name) if has_gpu else None) or Pattern(
-        name, Section.BEYOND, title, meaning, verdict.remedy, "No pattern is about it: the largest cause.",
+        name, title, meaning, verdict.remedy, "No pattern is about it: the largest cause.",
         lambda _: Answer.absent(), severity=Severity.PROBLEM,
     )  # fmt: skip
     events = diagnosis.events if len(diagnosis.events) else view.representative_events()
