@@ -11,7 +11,8 @@ from typing import Any
 from benchmarks.measure import median
 from torchprof_tui.analysis.table.event_scope import range_mask
 from torchprof_tui.analysis.table.groups import Profile
-from torchprof_tui.analysis.table.profiler_table import GroupBy, TableColumn
+from torchprof_tui.analysis.table.profiler_table import GroupBy
+from torchprof_tui.analysis.table.table_sheet import build_table_sheet
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
 
@@ -29,16 +30,16 @@ def measure_table(trace_file: Path, runs: int) -> list[TableTime]:
     trace = load_trace(str(trace_file))
     first, last = trace.span
     profile = Profile(trace)
-    table = profile.build_table()
-    stacks = profile.build_table(GroupBy.STACK)
+    table = build_table_sheet(profile.build_table(), profile.calls)
+    stacks = build_table_sheet(profile.build_table(GroupBy.STACK), profile.calls)
     half = range_mask(trace, first, (first + last) // 2)
     operations: list[tuple[str, Callable[[], Any]]] = [
         ("first table", lambda: Profile(trace).build_table()),
         ("half of the trace", lambda: profile.build_table(event_mask=half)),
-        ("sort", lambda: table.sort_rows(TableColumn.SELF_GPU)),
+        ("sort", lambda: table.sort_rows("self_gpu")),
         ("filter", lambda: table.filter_rows("/^aten::.*mm$/")),
         ("first table by stack", lambda: Profile(trace).build_table(GroupBy.STACK)),
-        (f"sort {len(stacks):,} rows", lambda: stacks.sort_rows(TableColumn.CPU)),
+        (f"sort {len(stacks):,} rows", lambda: stacks.sort_rows("cpu")),
         (f"filter {len(stacks):,} rows", lambda: stacks.filter_rows("linear")),
     ]
     return [

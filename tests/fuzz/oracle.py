@@ -16,6 +16,7 @@ from unittest.mock import patch
 import numpy as np
 
 from tests.fuzz.coverage import pause_recording
+from tests.helpers.stored_traces import save_trace
 from tests.helpers.threaded_build import divide_among_threads
 from torchprof_tui.analysis.slicing.slice_writer import SliceError, write_slice
 from torchprof_tui.answers.info import build_info
@@ -32,7 +33,7 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.decompress import MAGIC_BYTES, detect_compression
 from torchprof_tui.trace.sources.source import Source, open_source
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
-from torchprof_tui.trace.storage.trace_store import open_trace, save_trace
+from torchprof_tui.trace.storage.trace_store import open_trace
 
 CHUNK = 1500
 """Chunk size: small files have many chunks, and are cut in all ways."""

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from tests.helpers.counter_points import build_points
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.model.raw_events import (
     ARGS,
     NO_DURATION,
     NO_TIME,
-    CounterPoints,
     DecodedTrace,
     RawEvents,
     SparseArg,
@@ -163,7 +163,7 @@ def decoded(
                 if re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", str(value))
             ]
         _collect_args(sparse, k, args)
-    raw.counters = CounterPoints.from_tuples(points)
+    raw.counters = build_points(points)
     raw.names, raw.categories = list(tables["name"]), list(tables["category"])
     raw.tracks, raw.ids = list(tables["track"]), list(tables["id"])
     for key, values in sparse.items():

@@ -24,6 +24,7 @@ from tests.helpers.chain_reference import ReferenceChains, assert_chains_equal
 from tests.helpers.column_equality import assert_deeply_equal
 from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SHARED_TRACES, find_shared_traces, mark_long_traces
+from tests.helpers.stored_traces import save_trace
 from torchprof_tui.analysis.kernel.footprint import Footprint, compute_footprint
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core.process_state import pause_garbage_collection
@@ -32,7 +33,7 @@ from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.source import open_source
-from torchprof_tui.trace.storage.trace_store import open_trace, save_trace
+from torchprof_tui.trace.storage.trace_store import open_trace
 
 BIG_TRACE = SHARED_TRACES / "big_llama_train_stack.pt.trace.json.xz"
 FILES = find_shared_traces()

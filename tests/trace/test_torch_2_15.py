@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.paths import FIXTURES
+from tests.helpers.stored_traces import save_trace
 from tests.helpers.trace_builder import trace as build_literal
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core.time_format import format_time
@@ -18,7 +19,7 @@ from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.source import open_source
-from torchprof_tui.trace.storage.trace_store import open_trace, save_trace
+from torchprof_tui.trace.storage.trace_store import open_trace
 
 FOLDER = FIXTURES / "torch_2_15"
 

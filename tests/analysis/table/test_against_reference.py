@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.helpers import table_reference
 from tests.helpers.paths import SHARED_TRACES
+from tests.helpers.profiler_rows import list_rows
 from tests.helpers.trace_builder import PID, TID, event, kernel, memset, step, trace
 from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.profiler_table import ProfilerTable
@@ -74,10 +75,9 @@ def as_torch_writes(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def rows_of(table: ProfilerTable) -> list[tuple[table_reference.Key, table_reference.Sums]]:
-    rows = (table[index] for index in range(len(table)))
     return [
         ((row.name, row.on_gpu, row.annotation), (row.calls, row.self_cpu, row.cpu, row.self_gpu, row.gpu))
-        for row in rows
+        for row in list_rows(table)
     ]
 
 

@@ -24,7 +24,8 @@ from tests.helpers.trace_builder import (
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor_or_self, sum_subtrees
 from torchprof_tui.analysis.table.counted_calls import find_innermost_at, fold_only_children
 from torchprof_tui.analysis.table.groups import Profile
-from torchprof_tui.analysis.table.profiler_table import ProfilerTable, TextColumn
+from torchprof_tui.analysis.table.profiler_table import ProfilerTable
+from torchprof_tui.analysis.table.sheets import TextColumn
 from torchprof_tui.trace.build.nesting import find_parents, nest_lanes
 
 NEW = {"baseTimeNanoseconds": 1}

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.helpers.profiler_rows import list_rows
 from tests.helpers.trace_builder import (
     annotation,
     cpu,
@@ -25,7 +26,8 @@ from torchprof_samples import find
 from torchprof_tui.analysis.search.name_search import BadPattern
 from torchprof_tui.analysis.table.event_scope import NotRecordedError, lane_mask, range_mask, step_mask
 from torchprof_tui.analysis.table.groups import Profile
-from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable, TableColumn
+from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
+from torchprof_tui.analysis.table.table_sheet import build_table_sheet
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 
@@ -116,13 +118,13 @@ def test_stacks_follow_launches_and_backward() -> None:
 
 def test_modules_sum_what_they_call_themselves() -> None:
     table = Profile(trace(*STACKED, header=NEW)).build_table(GroupBy.MODULE)
-    rows = {table.names[k]: table[k] for k in range(len(table))}
+    rows = {row.name: row for row in list_rows(table)}
     assert set(rows) == {"Net_0/Linear_1", "Net_0", "(no module)"}
     linear = rows["Net_0/Linear_1"]
     assert linear.calls == 5  # addmm, its launch, the engine's call, AddmmBackward0, mm
     assert linear.cpu == 30_000  # 10 forward, 20 backward; calls inside these are not counted again
     assert linear.self_cpu == 30_000
-    assert (linear.self_gpu, linear.gpu, linear.gpu_share) == (8_000, 8_000, 1.0)
+    assert (linear.self_gpu, linear.gpu, table.self_gpu_total) == (8_000, 8_000, 8_000)
     assert rows["Net_0"].cpu == 5_000
     assert rows["(no module)"].cpu == 4_000
 
@@ -191,21 +193,21 @@ def test_missing_recordings_raise(by: GroupBy, tmp_path: Path) -> None:
 
 
 def test_sorting_and_filtering() -> None:
-    table = Profile(trace(cpu("b", 0, 5), cpu("A", 10, 9), cpu("c", 20, 5), cpu("c", 30, 1))).build_table()
-    assert table.names == ["b", "A", "c"]
+    profile = Profile(trace(cpu("b", 0, 5), cpu("A", 10, 9), cpu("c", 20, 5), cpu("c", 30, 1)))
+    table = build_table_sheet(profile.build_table(), profile.calls)
+    assert table.columns["name"] == ["b", "A", "c"]
 
-    def sorted_by(column: TableColumn, descending: bool | None = None) -> list[str]:
-        return [table.names[k] for k in table.sort_rows(column, descending).tolist()]
+    def sorted_by(key: str, descending: bool | None = None) -> list[str]:
+        return [str(table.columns["name"][k]) for k in table.sort_rows(key, descending).tolist()]
 
-    assert sorted_by(TableColumn.CPU) == ["A", "c", "b"]
-    assert sorted_by(TableColumn.CPU, descending=False) == ["b", "c", "A"]
-    assert sorted_by(TableColumn.CPU_AVERAGE) == ["A", "b", "c"]
-    assert sorted_by(TableColumn.NAME) == ["A", "b", "c"]
-    assert sorted_by(TableColumn.SELF_CPU_SHARE) == ["A", "c", "b"]
-    for column in TableColumn:
-        assert sorted(table.sort_rows(column).tolist()) == [0, 1, 2]
-    row = table[1]
-    assert (row.cpu_share, row.cpu / row.calls, row.gpu_share) == (0.45, 9_000, 0)
+    assert sorted_by("cpu") == ["A", "c", "b"]
+    assert sorted_by("cpu", descending=False) == ["b", "c", "A"]
+    assert sorted_by("cpu_avg") == ["A", "b", "c"]
+    assert sorted_by("name") == ["A", "b", "c"]
+    assert sorted_by("self_cpu_share") == ["A", "c", "b"]
+    for field in table.fields:
+        assert sorted(table.sort_rows(field.key).tolist()) == [0, 1, 2]
+    assert (table.columns["cpu_share"][1], table.columns["cpu_avg"][1]) == (0.45, 9_000)
 
     matches = table.filter_rows("/^[a-b]$/")
     assert not isinstance(matches, BadPattern)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.helpers.long_run import keep_some
 from tests.helpers.paths import ROOT, SHARED_TRACES
+from tests.helpers.profiler_rows import list_rows
 from torchprof_samples import find
 from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.profiler_table import ProfilerTable
@@ -27,10 +28,9 @@ SHIPPED: dict[str, Any] = json.loads((ROOT / "tests/fixtures/key_averages.json")
 
 def rows_of(table: ProfilerTable) -> list[tuple[str, str, int, int, int, int, int]]:
     """(name, device, calls, self CPU, CPU, self GPU, GPU) in the table's order, ns."""
-    rows = (table[index] for index in range(len(table)))
     return [
         (row.name, "CUDA" if row.on_gpu else "CPU", row.calls, row.self_cpu, row.cpu, row.self_gpu, row.gpu)
-        for row in rows
+        for row in list_rows(table)
     ]
 
 

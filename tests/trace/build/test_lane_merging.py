@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.npu_traces import npu_op, npu_program
+from tests.helpers.stored_traces import save_trace
 from tests.helpers.trace_builder import (
     Entry,
     counter,
@@ -29,7 +30,7 @@ from torchprof_tui.trace.build import lane_merging
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.storage.trace_store import open_trace, save_trace
+from torchprof_tui.trace.storage.trace_store import open_trace
 from torchprof_tui.ui.explorer.lanes_area import cpu_busy_intervals
 
 

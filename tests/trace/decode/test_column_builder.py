@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.helpers.counter_points import list_points
 from tests.helpers.decoder_input import count_problems, decode_text, entry_text, trace_text
 from tests.helpers.decoder_reference import decoded_args, decoded_rows
 from torchprof_tui.trace.core import problems
@@ -26,7 +27,7 @@ def test_metadata_and_counters() -> None:
         ("both", "7", "", {"a": 1, "b": 2}),
         ("none", "7", "", None),
     ]
-    assert decoded.events.counters.to_tuples() == [(5, "allocated", 12.0), (5, "reserved", 1.5)]
+    assert list_points(decoded.events.counters) == [(5, "allocated", 12.0), (5, "reserved", 1.5)]
 
 
 def test_one_thread_under_several_spellings_is_one_track() -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.column_equality import assert_deeply_equal
+from tests.helpers.stored_traces import save_trace
 from tests.helpers.trace_builder import (
     begin,
     counter,
@@ -38,7 +39,6 @@ from torchprof_tui.trace.storage.trace_store import (
     StoreError,
     TraceWriter,
     open_trace,
-    save_trace,
 )
 from torchprof_tui.trace.text.block_text import BlockText, FileText, PlainText
 from torchprof_tui.trace.text.gzip_text import GzipText

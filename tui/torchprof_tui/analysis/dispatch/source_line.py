@@ -394,21 +394,15 @@ class SourceLineFinder:
             )
         forward = self._forward_ops[node]
         if forward < 0:
-            return self._find_waiting_line(node)
+            # Such as a gradient's accumulation, which runs while the thread of the steps is in `backward()`.
+            trace = self.trace
+            time = int(trace.start[node])
+            for step in trace.steps_of_event(node):
+                if step.start <= time < step.start + step.duration and trace.lane[step.event] != trace.lane[node]:
+                    return self._find_own_line(self._list_path(innermost_at(trace, step.event, time)), read_args=False)
+            return None
         line = self._find_own_line(self._list_path(forward), read_args)
         return None if line is None else replace(line, from_forward=True)
-
-    def _find_waiting_line(self, node: int) -> SourceLine | None:
-        """Find the line that waits for a backward node without a forward op, such as a gradient's accumulation.
-
-        Autograd runs it on a thread of its own, while the thread of the steps is in the call of `backward()`.
-        """
-        trace = self.trace
-        time = int(trace.start[node])
-        for step in trace.steps_of_event(node):
-            if step.start <= time < step.start + step.duration and trace.lane[step.event] != trace.lane[node]:
-                return self._find_own_line(self._list_path(innermost_at(trace, step.event, time)), read_args=False)
-        return None
 
     @cached_property
     def _forward_by_flow(self) -> SparseColumn:

@@ -153,7 +153,11 @@ def fold_trace(trace: Trace, fold_by: FoldBy, time: FoldTime, only: Bool | None 
     node_of_sample = np.where(has_frame, nodes.of_frame[index[leaf]], np.int32(_NO_FRAME))
     events = np.concatenate([frames, samples[~has_frame]])
     node_of_event = np.concatenate([nodes.of_frame, node_of_sample[~has_frame]])
-    node_of_event, events = _include_fixed_nodes(node_of_event, events, nodes)
+    # Count the GPU work without launch for the node above it too, which is no event itself.
+    below = np.flatnonzero((node_of_event >= _FIXED_NODES) & (nodes.parent[node_of_event] <= _NO_LAUNCH))
+    below = below[nodes.parent[node_of_event[below]] > _ROOT]
+    above = nodes.parent[node_of_event[below]]
+    node_of_event, events = np.concatenate([node_of_event, above]), np.concatenate([events, events[below]])
     value = np.zeros(nodes.count, np.int64)
     np.add.at(value, node_of_sample, values)
     name = np.concatenate([names.fixed, nodes.name])
@@ -220,14 +224,6 @@ def _merge_paths(parent: I32, name: I32, outer: I32) -> _Paths:
     if len(deep):
         of_frame[deep] = of_frame[shallow[deep]]
     return _Paths(of_frame[:-1], np.concatenate(parents), np.concatenate(names), count)
-
-
-def _include_fixed_nodes(node_of_event: I32, events: I32, nodes: _Paths) -> tuple[I32, I32]:
-    """Count the GPU work without launch for the node above it too, which is no event itself."""
-    below = np.flatnonzero((node_of_event >= _FIXED_NODES) & (nodes.parent[node_of_event] <= _NO_LAUNCH))
-    below = below[nodes.parent[node_of_event[below]] > _ROOT]
-    above = nodes.parent[node_of_event[below]]
-    return np.concatenate([node_of_event, above]), np.concatenate([events, events[below]])
 
 
 def _find_earliest(trace: Trace, node_of_event: I32, events: I32, count: int) -> I32:

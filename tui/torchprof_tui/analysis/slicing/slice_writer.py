@@ -128,7 +128,14 @@ def write_slice(
     unless `keep_private`. Raises SliceError, OutputError, and OSError or LookupError if the trace's text cannot be read
     any more.
     """
-    check_request(trace, t0, t1, out)
+    # Raise SliceError or OutputError for requests that are invalid without reading the trace.
+    if t1 <= t0:
+        raise SliceError("the range ends before it begins")
+    if not out.name.endswith(OUTPUT_SUFFIXES):
+        raise OutputError(f"{out}: the name must end in .json or .json.gz")
+    get_text_index(trace)
+    check_not_source(trace, out)
+    check_target(out)
     with pause_garbage_collection():
         survey = survey_entries(trace, report)
     events = select_events(trace, t0, t1, survey.flows)
@@ -156,14 +163,3 @@ def write_slice(
         private_values=left_out.private_values,
         kept_keys=left_out.kept_keys,
     )
-
-
-def check_request(trace: Trace, t0: int, t1: int, out: Path) -> None:
-    """Raise SliceError or OutputError for requests that are invalid without reading the trace."""
-    if t1 <= t0:
-        raise SliceError("the range ends before it begins")
-    if not out.name.endswith(OUTPUT_SUFFIXES):
-        raise OutputError(f"{out}: the name must end in .json or .json.gz")
-    get_text_index(trace)
-    check_not_source(trace, out)
-    check_target(out)

@@ -31,7 +31,7 @@ from torchprof_tui.analysis.table.counted_calls import Calls, build_calls
 from torchprof_tui.analysis.table.event_scope import NotRecordedError, compute_request_times, step_index_at
 from torchprof_tui.analysis.table.flops import CallFlops, compute_call_flops
 from torchprof_tui.analysis.table.op_args import OpArgs
-from torchprof_tui.analysis.table.profiler_table import GroupBy, Groups, ProfilerTable, TableColumn, sum_calls
+from torchprof_tui.analysis.table.profiler_table import GroupBy, Groups, ProfilerTable, sum_calls
 from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, is_in, sorted_unique, sum_by_index
 from torchprof_tui.trace.core.records import record
@@ -42,11 +42,6 @@ from torchprof_tui.trace.query.read_entries import ReportChunks
 
 OUTSIDE_STEPS = "(outside of all steps)"
 NO_MODULE = "(no module)"
-
-
-def group_by_name(calls: Calls) -> Groups:
-    """Group as torch does: by name, with CPU and GPU and annotations and other calls in separate rows."""
-    return _group_per_name(GroupBy.NAME, calls, np.zeros(len(calls), np.int32), [""])
 
 
 def group_by_shape(calls: Calls, args: OpArgs) -> Groups:
@@ -264,7 +259,7 @@ class Profile:
         """Return the row of each call; cached. Raises NotRecordedError, and the errors of `args` for shapes."""
         calls = self.calls
         builders: dict[GroupBy, Callable[[], Groups]] = {
-            GroupBy.NAME: lambda: group_by_name(calls),
+            GroupBy.NAME: lambda: _group_per_name(GroupBy.NAME, calls, np.zeros(len(calls), np.int32), [""]),
             GroupBy.SHAPE: lambda: group_by_shape(calls, self.args(report)),
             GroupBy.STACK: lambda: group_by_stack(calls, self.call_sites, STACK_DEPTH),
             GroupBy.MODULE: lambda: group_by_module(calls, self.call_sites),
@@ -347,7 +342,7 @@ def compute_gpu_time_shares(profile: Profile) -> GpuTimeShares:
     modules, missing_reason = [], ""
     try:
         table = profile.build_table(GroupBy.MODULE)
-        rows = table.sort_rows(TableColumn.GPU).tolist()
+        rows = np.argsort(-table.gpu, kind="stable").tolist()
         modules = [share(table.names[row], int(table.gpu[row])) for row in rows if table.gpu[row]]
     except NotRecordedError as error:
         missing_reason = str(error)

@@ -1,79 +1,15 @@
-"""Sum calls into the rows of the profiler's table, which can be sorted and filtered. All times int64 ns."""
+"""Sum calls into the rows of the profiler's table. All times int64 ns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.analysis.search.name_search import BadPattern, compile_matcher
 from torchprof_tui.analysis.table.counted_calls import Calls
-from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, sum_by_index
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, sum_by_index
 from torchprof_tui.trace.core.records import record
-
-
-class TextColumn:
-    """One column of k texts. What sorting and filtering need is computed on first use and kept."""
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        code_of_text: dict[str, int] = {}
-        self.codes: I64 = np.fromiter(
-            (code_of_text.setdefault(text, len(code_of_text)) for text in texts), np.int64, len(texts)
-        )
-        self.distinct = list(code_of_text)
-
-    @cached_property
-    def sort_ranks(self) -> I64:
-        """int64[k]: the rank of each text among the distinct ones, case-insensitive."""
-        names = self.distinct
-        folded = [name.casefold() for name in names]
-        order = sorted(sorted(range(len(names)), key=names.__getitem__), key=folded.__getitem__)
-        ranks = np.empty(len(names), np.int64)
-        ranks[order] = np.arange(len(names))
-        return ranks[self.codes]
-
-    def match_text(self, text: str) -> Bool | BadPattern:
-        """Return which texts contain `text`: bool[k]; `/text/` is a regular expression. An empty text never matches."""
-        matches = compile_matcher(text)
-        if isinstance(matches, BadPattern):
-            return matches
-        distinct_hits = np.fromiter(
-            (candidate != "" and matches(candidate) for candidate in self.distinct), np.bool_, len(self.distinct)
-        )
-        mask: Bool = distinct_hits[self.codes]
-        return mask
-
-
-def match_rows(columns: Sequence[TextColumn], size: int, text: str) -> Bool | BadPattern:
-    """Return which rows contain `text` in one of these columns: bool[size]; all rows for ""."""
-    if not text:
-        return np.ones(size, np.bool_)
-    mask = np.zeros(size, np.bool_)
-    for column in columns:
-        hits = column.match_text(text)
-        if isinstance(hits, BadPattern):
-            return hits
-        mask |= hits
-    return mask
-
-
-class TableColumn(str, Enum):
-    """A column that the table can be sorted by; the value is its name on the command line."""
-
-    NAME = "name"
-    CALLS = "calls"
-    SELF_CPU = "self_cpu"
-    SELF_CPU_SHARE = "self_cpu_share"
-    CPU = "cpu"
-    CPU_SHARE = "cpu_share"
-    CPU_AVERAGE = "cpu_avg"
-    SELF_GPU = "self_gpu"
-    SELF_GPU_SHARE = "self_gpu_share"
-    GPU = "gpu"
-    GPU_SHARE = "gpu_share"
-    GPU_AVERAGE = "gpu_avg"
 
 
 class GroupBy(str, Enum):
@@ -101,25 +37,6 @@ class Groups:
     names: Sequence[str]
     details: Sequence[str]
     per_name: bool = True
-
-
-@record(slots=False)
-class TableRow:
-    """One row of a table. Times ns; shares 0..1 of the table's totals, 0 where a total is 0."""
-
-    name: str
-    detail: str
-    on_gpu: bool
-    annotation: bool
-    calls: int
-    self_cpu: int
-    cpu: int
-    self_gpu: int
-    gpu: int
-    self_cpu_share: float
-    cpu_share: float
-    self_gpu_share: float
-    gpu_share: float
 
 
 @record(slots=False)
@@ -151,62 +68,9 @@ class ProfilerTable:
     def __len__(self) -> int:
         return len(self.names)
 
-    def __getitem__(self, row: int) -> TableRow:
-        columns = {"calls": self.calls, "self_cpu": self.self_cpu, "cpu": self.cpu}
-        columns |= {"self_gpu": self.self_gpu, "gpu": self.gpu}
-        values = {name: int(column[row]) for name, column in columns.items()}
-        cpu_total, gpu_total = self.self_cpu_total, self.self_gpu_total
-        return TableRow(
-            self.names[row],
-            self.details[row],
-            bool(self.on_gpu[row]),
-            bool(self.annotation[row]),
-            **values,
-            self_cpu_share=_share(values["self_cpu"], cpu_total),
-            cpu_share=_share(values["cpu"], cpu_total),
-            self_gpu_share=_share(values["self_gpu"], gpu_total),
-            gpu_share=_share(values["gpu"], gpu_total),
-        )
-
     def members_of(self, row: int) -> I32:
         """Return the indices into `Calls` of a row's calls, in their order there: int32[c]."""
         return self.members[self.first[row] : self.first[row + 1]]
-
-    def sort_rows(self, column: TableColumn, descending: bool | None = None) -> I64:
-        """Sort rows, by default numbers descending and names ascending: int64[k]. The sort is stable."""
-        if column is TableColumn.NAME:
-            ranks = self._texts[0].sort_ranks
-            return np.argsort(-ranks if descending else ranks, kind="stable")
-        value = self.column_values(column)
-        return np.argsort(value if descending is False else -value, kind="stable")
-
-    def column_values(self, column: TableColumn) -> I64 | F64:
-        """Return the numbers of a column, [k]: ns, calls, or shares. Raises KeyError for NAME."""
-        cpu_total, gpu_total = max(self.self_cpu_total, 1), max(self.self_gpu_total, 1)
-        calls = np.maximum(self.calls, 1)
-        parts: dict[TableColumn, tuple[I64, int | I64 | None]] = {
-            TableColumn.CALLS: (self.calls, None),
-            TableColumn.SELF_CPU: (self.self_cpu, None),
-            TableColumn.CPU: (self.cpu, None),
-            TableColumn.SELF_GPU: (self.self_gpu, None),
-            TableColumn.GPU: (self.gpu, None),
-            TableColumn.SELF_CPU_SHARE: (self.self_cpu, cpu_total),
-            TableColumn.CPU_SHARE: (self.cpu, cpu_total),
-            TableColumn.SELF_GPU_SHARE: (self.self_gpu, gpu_total),
-            TableColumn.GPU_SHARE: (self.gpu, gpu_total),
-            TableColumn.CPU_AVERAGE: (self.cpu, calls),
-            TableColumn.GPU_AVERAGE: (self.gpu, calls),
-        }
-        value, divisor = parts[column]
-        return value if divisor is None else value / divisor
-
-    def filter_rows(self, text: str) -> Bool | BadPattern:
-        """Return which rows have `text` in name or detail: bool[k]; `/text/` is a regular expression. All for ""."""
-        return match_rows(self._texts, len(self), text)
-
-    @cached_property
-    def _texts(self) -> tuple[TextColumn, TextColumn]:
-        return TextColumn(self.names), TextColumn(self.details)
 
 
 def sum_calls(calls: Calls, groups: Groups, call_mask: Bool | None = None) -> ProfilerTable:
@@ -270,7 +134,3 @@ def _find_first_calls(calls: Calls, row: I32, indices: I64, size: int) -> tuple[
     used_rows, first_position = np.unique(row[order], return_index=True)
     by_time = np.argsort(first_position, kind="stable")
     return used_rows[by_time].astype(np.int64), indices[order[first_position[by_time]]]
-
-
-def _share(part: int, total: int) -> float:
-    return part / total if total else 0.0

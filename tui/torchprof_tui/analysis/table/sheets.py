@@ -13,8 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.kernel.names.distinct_labels import label_kernels
-from torchprof_tui.analysis.search.name_search import BadPattern
-from torchprof_tui.analysis.table.profiler_table import TextColumn, match_rows
+from torchprof_tui.analysis.search.name_search import BadPattern, compile_matcher
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, is_in, sum_by_index
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
@@ -154,6 +153,38 @@ class Field:
     unit: Unit
 
 
+class TextColumn:
+    """One column of k texts. What sorting and filtering need is computed on first use and kept."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        code_of_text: dict[str, int] = {}
+        self.codes: I64 = np.fromiter(
+            (code_of_text.setdefault(text, len(code_of_text)) for text in texts), np.int64, len(texts)
+        )
+        self.distinct = list(code_of_text)
+
+    @cached_property
+    def sort_ranks(self) -> I64:
+        """int64[k]: the rank of each text among the distinct ones, case-insensitive."""
+        names = self.distinct
+        folded = [name.casefold() for name in names]
+        order = sorted(sorted(range(len(names)), key=names.__getitem__), key=folded.__getitem__)
+        ranks = np.empty(len(names), np.int64)
+        ranks[order] = np.arange(len(names))
+        return ranks[self.codes]
+
+    def match_text(self, text: str) -> Bool | BadPattern:
+        """Return which texts contain `text`: bool[k]; `/text/` is a regular expression. An empty text never matches."""
+        matches = compile_matcher(text)
+        if isinstance(matches, BadPattern):
+            return matches
+        distinct_hits = np.fromiter(
+            (candidate != "" and matches(candidate) for candidate in self.distinct), np.bool_, len(self.distinct)
+        )
+        mask: Bool = distinct_hits[self.codes]
+        return mask
+
+
 @record(slots=False)
 class Sheet:
     """k rows. `columns` by key: text as lists, numbers as int64 or float64 [k]; NaN is unknown.
@@ -229,7 +260,15 @@ class Sheet:
 
     def filter_rows(self, text: str) -> Bool | BadPattern:
         """Return the rows in which a text contains `text`: bool[k]; `/text/` is a regular expression. All for ""."""
-        return match_rows(list(self._texts.values()), len(self), text)
+        if not text:
+            return np.ones(len(self), np.bool_)
+        mask = np.zeros(len(self), np.bool_)
+        for column in self._texts.values():
+            hits = column.match_text(text)
+            if isinstance(hits, BadPattern):
+                return hits
+            mask |= hits
+        return mask
 
     @cached_property
     def _texts(self) -> dict[str, TextColumn]:

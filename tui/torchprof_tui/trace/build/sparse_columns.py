@@ -138,7 +138,16 @@ def collect_sparse_columns(
         args["end_ordinal"] = SparseArg(classified.begin.astype(np.int32), classified.end)
     events.args.clear()
     names = list(args)
-    groups = _group_by_entries(args)
+    # Group the args that the same entries have.
+    groups: list[list[str]] = []
+    for name, arg in args.items():
+        for group in groups:
+            entries = args[group[0]].entries
+            if len(entries) == len(arg.entries) and np.array_equal(entries, arg.entries):
+                group.append(name)
+                break
+        else:
+            groups.append([name])
     columns: dict[str, SparseColumn] = {}
     allocating = threading.Lock()
     tables = _Tables(size)
@@ -163,20 +172,6 @@ def collect_sparse_columns(
     longest_first = sorted(groups, key=lambda group: -sum(args[name].values.size for name in group))
     run_tasks([partial(collect, group) for group in longest_first], threads)
     return {name: columns[name] for name in names if name in columns}
-
-
-def _group_by_entries(args: dict[str, SparseArg]) -> list[list[str]]:
-    """Group the args that the same entries have."""
-    groups: list[list[str]] = []
-    for name, arg in args.items():
-        for group in groups:
-            entries = args[group[0]].entries
-            if len(entries) == len(arg.entries) and np.array_equal(entries, arg.entries):
-                group.append(name)
-                break
-        else:
-            groups.append([name])
-    return groups
 
 
 class _Tables(threading.local):

@@ -37,32 +37,26 @@ def keep_arrays_in_files(folder: Path | None) -> Iterator[None]:
         _folder = previous
 
 
-class ArrayFile:
-    """A file that holds one array."""
+def create_array_file(size: int) -> FileIO | None:
+    """Create a file for an array of so many bytes; None if that is kept in memory. Raises OSError."""
+    if _folder is None or size < MIN_BYTES or not hasattr(os, "posix_fallocate"):
+        return None
+    return tempfile.TemporaryFile(dir=_folder, buffering=0)
 
-    def __init__(self, folder: Path) -> None:
-        self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 (open as long as the array grows)
 
-    @classmethod
-    def create(cls, size: int) -> ArrayFile | None:
-        """Create a file for an array of so many bytes; None if that is kept in memory. Raises OSError."""
-        if _folder is None or size < MIN_BYTES or not hasattr(os, "posix_fallocate"):
-            return None
-        return cls(_folder)
+def map_array(file: FileIO, count: int, dtype: npt.DTypeLike) -> npt.NDArray[np.generic] | None:
+    """Map a file as an array of `count` values; those of an array mapped before are the first.
 
-    def map_array(self, count: int, dtype: npt.DTypeLike) -> npt.NDArray[np.generic] | None:
-        """Map the file as an array of `count` values; those of an array mapped before are the first.
-
-        Returns None where the file system cannot do that. Raises OSError if the disk is full.
-        """
-        size = count * np.dtype(dtype).itemsize
-        try:
-            os.posix_fallocate(self._file.fileno(), 0, size)  # else a full disk would raise SIGBUS
-            return np.frombuffer(mmap.mmap(self._file.fileno(), size), dtype)
-        except OSError as error:
-            if error.errno in DISK_FULL_ERRNOS:
-                raise
-            return None
+    Returns None where the file system cannot do that. Raises OSError if the disk is full.
+    """
+    size = count * np.dtype(dtype).itemsize
+    try:
+        os.posix_fallocate(file.fileno(), 0, size)  # else a full disk would raise SIGBUS
+        return np.frombuffer(mmap.mmap(file.fileno(), size), dtype)
+    except OSError as error:
+        if error.errno in DISK_FULL_ERRNOS:
+            raise
+        return None
 
 
 def create_shared_file() -> FileIO:

@@ -12,11 +12,10 @@ import mmap
 import os
 import stat
 import threading
-import zlib
 from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,21 +24,15 @@ from torchprof_tui.trace.core.arrays import Array
 from torchprof_tui.trace.core.errors import DISK_FULL_ERRNOS
 
 try:
-    from isal import isal_zlib
-
-    _crc32: Any = isal_zlib.crc32
+    from isal.isal_zlib import crc32 as _crc32
 except ImportError:  # no wheel for this platform: slower, with the same result
-    _crc32 = zlib.crc32
+    from zlib import crc32 as _crc32
 
 READ_BYTES = 1 << 18
 """Bytes that are read and summed at a time: they stay in the core's cache, and no mapped page is touched."""
 
 
-class _Hash(Protocol):
-    def __call__(self, data: Any, value: int = 0, /) -> int: ...
-
-
-crc32: _Hash = _crc32
+crc32: Callable[..., int] = _crc32
 """CRC-32 of a buffer (as in gzip), uint32. `value`: the checksum of the bytes before it. Releases the GIL."""
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from io import FileIO
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from torchprof_tui.trace.core.array_files import ArrayFile
+from torchprof_tui.trace.core.array_files import create_array_file, map_array
 from torchprof_tui.trace.core.arrays import Array
 
 _INITIAL_SIZE = 1024
@@ -27,7 +28,7 @@ class GrowableArray:
     def __init__(self, dtype: npt.DTypeLike) -> None:
         self._data: npt.NDArray[Any] = np.empty(_INITIAL_SIZE, dtype)
         self._size = 0
-        self._file: ArrayFile | None = None
+        self._file: FileIO | None = None
 
     def extend(self, values: Array) -> None:
         self.reserve(len(values))[:] = values
@@ -45,28 +46,23 @@ class GrowableArray:
         if size * self._data.itemsize < _LARGE_BYTES:
             self._data.resize(max(size, int(len(self._data) * _GROWTH)), refcheck=False)
             return
-        if self._grow_in_file(int(size * _GROWTH)):
+        is_in_file, in_file = self._file is not None, int(size * _GROWTH)
+        self._file = self._file or create_array_file(in_file * self._data.itemsize)
+        larger: npt.NDArray[Any] | None = None
+        if self._file is not None:
+            larger = map_array(self._file, in_file, self._data.dtype)
+        if larger is not None:
+            if not is_in_file:
+                larger[: self._size] = self.view
+            self._data = larger
             return
-        larger: npt.NDArray[Any]
+        self._file = None
         try:
             larger = np.empty(size * _LARGE_GROWTH_FACTOR, self._data.dtype)
         except MemoryError:  # some systems do not overcommit memory
             larger = np.empty(int(size * _GROWTH), self._data.dtype)
         larger[: self._size] = self.view
         self._data = larger
-
-    def _grow_in_file(self, size: int) -> bool:
-        """Make the array this long in a file. Returns False if it stays in memory. Raises OSError."""
-        is_in_file = self._file is not None
-        self._file = self._file or ArrayFile.create(size * self._data.itemsize)
-        larger = None if self._file is None else self._file.map_array(size, self._data.dtype)
-        if larger is None:
-            self._file = None
-            return False
-        if not is_in_file:
-            larger[: self._size] = self.view
-        self._data = larger
-        return True
 
     def make_room(self, count: int) -> None:
         """Make room for `count` more values: views from `reserve` stay valid while these are reserved."""

@@ -50,15 +50,24 @@ def _make(cls: type, has_slots: bool, has_eq: bool) -> Any:
     cls.__doc__ = cls.__doc__ or cls.__name__  # without one dataclass() writes it from the signature, which takes long
     made: Any = dataclass(init=False, repr=False, eq=False, slots=has_slots)(cls)
     all_fields = fields(made)
+    names = [each.name for each in all_fields if each.repr]
+
+    def describe(self: Any) -> str:
+        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
     methods: dict[str, Any] = {
         "__init__": _build_init(made, all_fields),
         "__setattr__": _refuse_to_set,
         "__delattr__": _refuse_to_delete,
-        "__repr__": _build_repr([each.name for each in all_fields if each.repr]),
+        "__repr__": describe,
     }
     if has_eq:
         compared = _get_values([each.name for each in all_fields if each.compare])
-        methods |= {"__eq__": _build_eq(compared), "__hash__": lambda self: hash(compared(self))}
+
+        def is_equal(self: Any, other: Any) -> bool:
+            return compared(self) == compared(other) if other.__class__ is self.__class__ else NotImplemented
+
+        methods |= {"__eq__": is_equal, "__hash__": lambda self: hash(compared(self))}
     if has_slots:
         methods |= {"__getstate__": _get_state, "__setstate__": _set_state}
     for name, method in methods.items():
@@ -105,20 +114,6 @@ def _get_values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
     if len(names) > 1:
         return attrgetter(*names)
     return lambda self: tuple(getattr(self, name) for name in names)
-
-
-def _build_eq(values: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any, Any], bool]:
-    def is_equal(self: Any, other: Any) -> bool:
-        return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
-
-    return is_equal
-
-
-def _build_repr(names: list[str]) -> Callable[[Any], str]:
-    def describe(self: Any) -> str:
-        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
-
-    return describe
 
 
 def _refuse_to_set(_self: Any, name: str, _value: Any) -> NoReturn:

@@ -80,12 +80,6 @@ class ChunkArgColumns:
         self._size = size
         self._columns: dict[str, tuple[Array, Bool]] = {}
 
-    def extract_present(self, args: list[Args], indices: I64) -> None:
-        """Extract all wanted args that any entry has. Raises TypeError, AttributeError if some args are no object."""
-        present = _WANTED_KEYS.intersection(chain.from_iterable(args))
-        if present:
-            self.extract(dict.fromkeys(_NAME_OF_KEY[key] for key in present), args, indices)
-
     def extract(self, names: Iterable[str], args: list[Args], indices: I64) -> None:
         """Extract these args of the entries at `indices`. Raises AttributeError if some args are no object."""
         for name in names:
@@ -168,14 +162,12 @@ def _triple_column(args: list[Args], key: str) -> tuple[I64, I64 | None]:
         pass
     present = [index for index, value in enumerate(values) if value is not None]
     unreadable = [UNREADABLE_NUMBER] * 3
-    triples = np.array(
-        [values[index] if _is_triple(values[index]) else unreadable for index in present], np.int64
-    ).reshape(-1, 3)
-    return triples, np.array(present, np.int64)
-
-
-def _is_triple(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 3 and all(type(n) is int and abs(n) < 2**63 for n in value)
+    triples = []
+    for value in (values[index] for index in present):
+        is_triple = isinstance(value, list) and len(value) == 3
+        readable = is_triple and all(type(n) is int and abs(n) < 2**63 for n in value)
+        triples.append(value if readable else unreadable)
+    return np.array(triples, np.int64).reshape(-1, 3), np.array(present, np.int64)
 
 
 MAX_COUNTER_VALUE = 1e30  # points beyond are dropped: differences of values must be finite, also as float32
@@ -318,7 +310,16 @@ class ColumnBuilder:
         self._name.extend(self._intern_names(entries))
         self._time.extend(parse_times(_get_values(entries, "ts"), text, self._tally))
         self._duration.extend(parse_durations([entry.get("dur") for entry in entries], self._tally))
-        self._add_ids(entries, signature)
+        ordinals, keys = [], []
+        for index in np.flatnonzero(self._signatures.with_id(signature)).tolist():
+            entry = entries[index]
+            value = entry.get("id")
+            if value is None:
+                value = entry.get("id2")
+            if value is not None:
+                ordinals.append(self._count + index)
+                keys.append(self._ids.key(value))
+        self._ids.add(np.array(ordinals, np.int64), np.array(keys, np.int64))
         self._add_args(entries, self._signatures.groups(signature))
         self._count += len(entries)
 
@@ -349,18 +350,6 @@ class ColumnBuilder:
             return np.fromiter(map(self._names.__getitem__, names), np.int32, len(names))
         except TypeError:  # a list or an object
             return np.fromiter(map(self._names.__getitem__, map(text_of, names)), np.int32, len(names))
-
-    def _add_ids(self, entries: list[Entry], signature: I32) -> None:
-        ordinals, keys = [], []
-        for index in np.flatnonzero(self._signatures.with_id(signature)).tolist():
-            entry = entries[index]
-            value = entry.get("id")
-            if value is None:
-                value = entry.get("id2")
-            if value is not None:
-                ordinals.append(self._count + index)
-                keys.append(self._ids.key(value))
-        self._ids.add(np.array(ordinals, np.int64), np.array(keys, np.int64))
 
     def _add_args(self, entries: list[Entry], groups: I32) -> None:
         chunk = ChunkArgColumns(len(entries))
@@ -403,8 +392,9 @@ class ColumnBuilder:
             chunk.extract(OP_ARGS, args, indices)
         elif group == GROUP_PYTHON:
             chunk.extract(PYTHON_ARGS, args, indices)
-        else:
-            chunk.extract_present(args, indices)
+        else:  # all wanted args that any entry has
+            present = _WANTED_KEYS.intersection(chain.from_iterable(args))
+            chunk.extract(dict.fromkeys(_NAME_OF_KEY[key] for key in present), args, indices)
 
     def _add_metadata(self, entries: Iterable[Entry]) -> None:
         for entry in entries:

@@ -131,7 +131,18 @@ def decode_early_ranges(source: Source, part: EarlyRanges, text_dir: Path) -> De
         next(document.seek_lists())
         decoder.decode_list()
         for begin, end in others:
-            _decode_range(source, window, decoder, begin, end)
+            # Decode the entries of one range.
+            range_source = source.reopen(begin)
+            try:
+                start = SplitPoint(begin)
+                blocks = start.blocks_after(range_source.blocks(), begin)
+                first = next(blocks, b"")
+                if first and start.offset < end:
+                    rest = SplitPoint(end).blocks_before(itertools.chain([first], blocks), start.offset)
+                    window.enter(rest, start.offset)
+                    decoder.decode_list()
+            finally:
+                range_source.close()
     finally:
         large_keys.close()
     events = decoder.columns.finish()
@@ -145,21 +156,6 @@ def decode_early_ranges(source: Source, part: EarlyRanges, text_dir: Path) -> De
         format="kineto",
         size=window.offset,
     )
-
-
-def _decode_range(source: Source, window: _RangesWindow, decoder: EntryDecoder, begin: int, end: int) -> None:
-    """Decode the entries of one range."""
-    range_source = source.reopen(begin)
-    try:
-        start = SplitPoint(begin)
-        blocks = start.blocks_after(range_source.blocks(), begin)
-        first = next(blocks, b"")
-        if first and start.offset < end:
-            rest = SplitPoint(end).blocks_before(itertools.chain([first], blocks), start.offset)
-            window.enter(rest, start.offset)
-            decoder.decode_list()
-    finally:
-        range_source.close()
 
 
 def _end_recording(events: RawEvents, end: int) -> float:

@@ -79,7 +79,8 @@ class TextWindow:
     """A sliding buffer over a stream of blocks. `text[position:]` is not used yet.
 
     `base`: the offset of `text` in the whole text; at first, that of the first block. `stop_reason`: why reading
-    stopped at `limits`, before the end of the stream; "" if it did not.
+    stopped at `limits`, before the end of the stream; "" if it did not. `events_end`: offset up to which events were
+    read.
     """
 
     def __init__(self, blocks: Iterator[bytes], base: int = 0, limits: TextLimits | None = None) -> None:
@@ -90,7 +91,7 @@ class TextWindow:
         self.stop_reason = ""
         self._blocks = blocks
         self._limits = limits
-        self._events_end = base
+        self.events_end = base
 
     def jump(self, base: int, text: bytes) -> None:
         """Continue at offset `base` of the whole text, of which `text` is all the rest."""
@@ -100,10 +101,6 @@ class TextWindow:
     def offset(self) -> int:
         """The offset of `position` in the whole text."""
         return self.base + self.position
-
-    def mark_events(self) -> None:
-        """Note that events were read up to `position`."""
-        self._events_end = self.offset
 
     def fill(self, size: int) -> None:
         """Read blocks until at least `size` unused bytes are in the buffer, or all that are left."""
@@ -120,7 +117,7 @@ class TextWindow:
             held += len(block)
             if self._limits is not None:
                 read = self.offset + held
-                self.stop_reason = self._limits.explain_stop(read, read - self._events_end)
+                self.stop_reason = self._limits.explain_stop(read, read - self.events_end)
                 if self.stop_reason:
                     self.ended = True
                     break
@@ -383,11 +380,6 @@ class EntryDecoder:
         self._lengths: list[int] = []
         self._checksums: list[int] = []
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there was no entry so far, readable or not."""
-        return not (len(self.columns) or self.unreadable)
-
     def decode_list(self) -> ListEnd:
         """Decode a list and leave the window after it."""
         chunker = Chunker(self._window, self._chunk_size, self._template_decoder)
@@ -414,7 +406,7 @@ class EntryDecoder:
                 self.columns.add_chunk(chunk.entries, chunk.text)
                 self.entry_count = len(self.columns)
             if self.entry_count > count:
-                self._window.mark_events()
+                self._window.events_end = self._window.offset
             self._report(self.entry_count)
             parsed = isinstance(chunk, DecodedChunk) or chunk.salvage is None
         return ListEnd(chunker.closed, chunker.trailing_comma, chunker.partial_offset, parsed)

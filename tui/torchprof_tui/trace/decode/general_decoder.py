@@ -12,6 +12,7 @@ import contextlib
 import importlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from torchprof_tui.trace.core.array_files import keep_arrays_in_files, read_available_memory
@@ -101,18 +102,14 @@ def decode_trace(
         if process_count > 1:
             with contextlib.suppress(OSError):  # no process could be started: decode in this one alone
                 parallel = ParallelDecoder(source, text_dir, process_count, chunk_size, gzip_file is None)
-        decoder = _TraceDecoder(source, text_dir, progress, chunk_size, use_templates, gzip_file, parallel)
-        try:
+        create_decoder = partial(_TraceDecoder, text_dir, progress, chunk_size, use_templates, gzip_file)
+        with contextlib.closing(create_decoder(source, parallel)) as decoder:
+            try:
+                return decoder.run()
+            except SplitNotVerifiedError:
+                source = source.reopen()
+        with contextlib.closing(create_decoder(source)) as decoder:
             return decoder.run()
-        except SplitNotVerifiedError:
-            source = source.reopen()
-        finally:
-            decoder.close()
-        decoder = _TraceDecoder(source, text_dir, progress, chunk_size, use_templates, gzip_file)
-        try:
-            return decoder.run()
-        finally:
-            decoder.close()
 
 
 def _decode_packets(source: Source, text_dir: Path, progress: ProgressCallback | None) -> DecodedTrace:
@@ -143,12 +140,12 @@ class _TraceDecoder:
 
     def __init__(
         self,
-        source: Source,
         text_dir: Path,
         progress: ProgressCallback | None,
         chunk_size: int,
         use_templates: bool,
         gzip_file: GzipFileVersion | None,
+        source: Source,
         parallel: ParallelDecoder | None = None,
     ) -> None:
         self._source = source
@@ -176,9 +173,7 @@ class _TraceDecoder:
             if self._parallel is not None:
                 closing.callback(self._parallel.close)
             closing.callback(self._source.close)
-            close = getattr(self._blocks, "close", None)
-            if close is not None:
-                closing.callback(close)
+            closing.callback(getattr(self._blocks, "close", lambda: None))
             closing.callback(self._large_keys.close)
             if self._block_writer is not None:
                 closing.callback(self._block_writer.close)  # first: it may still append a file of the other processes
@@ -190,19 +185,13 @@ class _TraceDecoder:
         except TraceError:
             if self._ends_at_split:
                 raise SplitNotVerifiedError from None
-            truncation = self._truncation_error()
-            if truncation is not None:
-                raise truncation from None
+            name = self._source.name
+            if self._window.stop_reason:
+                raise TraceError(f"{name}: {self._window.stop_reason}") from None
+            ended = [problem for problem in self._source.problems if problem.kind in INCOMPLETE_STREAM_KINDS]
+            if ended and self._document.json_like:
+                raise TraceError(f"{name}: cut short before its first event: {ended[0].example}") from None
             raise
-
-    def _truncation_error(self) -> TraceError | None:
-        """Build the error for a stream that ended before its first event, None where that is not what happened."""
-        if self._window.stop_reason:
-            return TraceError(f"{self._source.name}: {self._window.stop_reason}")
-        ended = next((problem for problem in self._source.problems if problem.kind in INCOMPLETE_STREAM_KINDS), None)
-        if ended is None or not self._document.json_like:
-            return None
-        return TraceError(f"{self._source.name}: cut short before its first event: {ended.example}")
 
     @property
     def _ends_at_split(self) -> bool:
@@ -254,7 +243,7 @@ class _TraceDecoder:
             self._parts_appended = True
         if end.trailing_comma:
             self._tally.add(REPAIRED_COMMA, "before the bracket that closes traceEvents")
-        if not end.closed and self._entry_decoder.is_empty:
+        if not end.closed and not (len(self._entry_decoder.columns) or self._entry_decoder.unreadable):
             raise document.not_a_trace_error("the beginning of a list, cut off before its first event")
         if end.partial_offset >= 0:
             self._tally.add(CUT_SHORT, f"the file ends inside the entry that begins at byte {end.partial_offset}")

@@ -31,6 +31,7 @@ from torchprof_tui.trace.core.problems import (
     ProblemTally,
 )
 from torchprof_tui.trace.core.records import record
+from torchprof_tui.trace.decode.entry_decoder import TextWindow
 from torchprof_tui.trace.decode.json_document import is_xplane
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME
 from torchprof_tui.trace.perfetto_protobuf.packet_context import PacketContext, ResolvedTracks, SequenceTables
@@ -138,43 +139,37 @@ class PacketChunker:
     """
 
     def __init__(self, blocks: Iterator[bytes], chunk_size: int = CHUNK_BYTES) -> None:
-        self._blocks = blocks
+        self._window = TextWindow(blocks)
         self._chunk_size = chunk_size
-        self.offset = 0
         self.damage = ""
         self.is_cut_short = False
 
+    @property
+    def offset(self) -> int:
+        return self._window.offset
+
     def __iter__(self) -> Iterator[PacketChunk]:
-        text = b""
-        ended = False
-        wanted = self._chunk_size
-        while not ended:
-            parts, size = [text], len(text)
-            while size < wanted and not ended:
-                block = next(self._blocks, b"")
-                ended = not block
-                parts.append(block)
-                size += len(block)
-            text = b"".join(parts)
-            position = 0
-            while len(text) - position >= wanted or (ended and position < len(text)):
-                packets, end, missing = _find_packets(text, position, self._chunk_size)
-                if packets:
-                    moved = [(tag - position, begin - position, last - position) for tag, begin, last in packets]
-                    yield PacketChunk(text[position:end], self.offset, moved)
-                    self.offset += end - position
-                    position = end
-                    wanted = self._chunk_size
-                elif missing < 0:
-                    self.damage = f"from byte {self.offset} on this is no packet"
-                    return
-                else:
-                    wanted = max(missing, self._chunk_size)
-                    break
-            text = text[position:]
-        if text:
-            self.is_cut_short = True
-            self.damage = f"the file ends inside the packet that begins at byte {self.offset}"
+        window, wanted = self._window, self._chunk_size
+        while True:
+            window.fill(wanted)
+            position = window.position
+            if position >= len(window.text):
+                return
+            packets, end, missing = _find_packets(window.text, position, self._chunk_size)
+            if packets:
+                moved = [(tag - position, begin - position, last - position) for tag, begin, last in packets]
+                yield PacketChunk(window.text[position:end], self.offset, moved)
+                window.position = end
+                wanted = self._chunk_size
+            elif missing < 0:
+                self.damage = f"from byte {self.offset} on this is no packet"
+                return
+            elif window.ended:
+                self.is_cut_short = True
+                self.damage = f"the file ends inside the packet that begins at byte {self.offset}"
+                return
+            else:
+                wanted = max(missing, self._chunk_size)
 
 
 def _find_packets(text: bytes, position: int, size: int) -> tuple[list[tuple[int, int, int]], int, int]:
@@ -302,7 +297,9 @@ class PacketConverter:
                 self._report_unreadable(offset + tag)
                 continue
             self._untyped += not events.entries
-            time = None if events.time is None else self._context.to_trace_time(events.time, events.clock)
+            context = self._context  # a time of an unknown clock stays as it is
+            offset_to_trace = context.clock_offsets.get(events.clock, 0) - context.base_time
+            time = None if events.time is None else events.time + offset_to_trace
             for entry in events.entries:
                 head = entry.pop("ph"), entry.pop("cat", ""), entry.pop("pid"), entry.pop("tid")
                 heads.append(self._heads.setdefault(head, len(self._heads)))
@@ -377,7 +374,8 @@ def _name_head(phase: str, category: str, pid: str, tid: str, resolved: Resolved
     Events of CUPTI's overhead get their category.
     """
     if pid.startswith(_TRACK_MARK):
-        pid, own_tid = resolved.find_ids(int(pid.removeprefix(_TRACK_MARK)))
+        uuid = int(pid.removeprefix(_TRACK_MARK))  # of a track that no packet describes, its number is the tid
+        pid, own_tid = resolved.ids.get(uuid) or ("", str(uuid) if uuid else "")
         tid = own_tid if tid else ""
     if pid == PROFILER_PID and not category and phase in "BEi":
         category = PROFILER_CATEGORY

@@ -154,7 +154,15 @@ def repair_string(body: str, kinds: RepairKinds) -> str:
         return body
     body = repair_backslashes(body, kinds)
     body = repair_control_characters(body, kinds)
-    return repair_surrogates(body, kinds)
+
+    # Replace lone halves of surrogate pairs by U+FFFD.
+    def replace(match: re.Match[str]) -> str:
+        if not match.group(1):
+            return match.group()
+        kinds[REPAIRED_SURROGATE] = None
+        return "\\ufffd"
+
+    return _LONE_SURROGATE.sub(replace, body)
 
 
 def repair_backslashes(body: str, kinds: RepairKinds) -> str:
@@ -174,18 +182,6 @@ def repair_control_characters(body: str, kinds: RepairKinds) -> str:
         return body
     kinds[REPAIRED_CONTROL] = None
     return _CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", body)
-
-
-def repair_surrogates(body: str, kinds: RepairKinds) -> str:
-    """Replace lone halves of surrogate pairs by U+FFFD."""
-
-    def replace(match: re.Match[str]) -> str:
-        if not match.group(1):
-            return match.group()
-        kinds[REPAIRED_SURROGATE] = None
-        return "\\ufffd"
-
-    return _LONE_SURROGATE.sub(replace, body)
 
 
 _NOT_FINITE = r"[-+]?(?:nan|inf(?:inity)?|1\.#\w+)(?:\(\w*\))?|-?\d+(?:\.\d+)?e\+?\d{3,}|-?\d{309,}(?:\.\d+)?"

@@ -142,9 +142,6 @@ class Ranks:
     def rank_of_lane(self, lane: int) -> Rank:
         return self.all[self.index_of_lane(lane)]
 
-    def steps_of_event(self, event: int) -> list[Step]:
-        return self.rank_of_event(event).steps
-
     @cached_property
     def has_gpu_work(self) -> bool:
         """Whether any rank recorded GPU work; then the header of every rank shows GPU work."""

@@ -47,22 +47,6 @@ class CounterPoints:
     value: F64
     names: list[str]  # of the series: the keys in args
 
-    @classmethod
-    def from_tuples(cls, points: Sequence[tuple[int, str, float]]) -> CounterPoints:
-        """Make the columns of a few points: (ordinal, series name, value)."""
-        codes = {name: code for code, name in enumerate(dict.fromkeys(name for _, name, _ in points))}
-        return cls(
-            np.array([ordinal for ordinal, _, _ in points], np.int32),
-            np.array([codes[name] for _, name, _ in points], np.int32),
-            np.array([value for _, _, value in points], np.float64),
-            list(codes),
-        )
-
-    def to_tuples(self) -> list[tuple[int, str, float]]:
-        """Return the points as (ordinal, series name, value), for small files."""
-        names = [self.names[code] for code in self.series.tolist()]
-        return list(zip(self.entry.tolist(), names, self.value.tolist(), strict=True))
-
     def __len__(self) -> int:
         return len(self.entry)
 
@@ -91,7 +75,9 @@ class RawEvents:
     """Args that are needed for all events, by their name in `ARGS`."""
     metadata: list[tuple[str, str, str, Any]] = field(default_factory=list)
     """`M` entries: (name, pid, tid, value in args), e.g. ("thread_name", "12", "12", "python3")."""
-    counters: CounterPoints = field(default_factory=lambda: CounterPoints.from_tuples([]))
+    counters: CounterPoints = field(
+        default_factory=lambda: CounterPoints(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0), [])
+    )
     """Points of `C` entries."""
 
     def __len__(self) -> int:

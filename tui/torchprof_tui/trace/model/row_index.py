@@ -42,17 +42,11 @@ _BLOCK_SIZE = 1 << _BLOCK_BITS
 _BUILD_CHUNK_BLOCKS = 8192  # blocks per step of the build: 1 MB of values
 
 
-def _build_lowest_bit_table() -> U8:
-    """Build uint8[65536]: index of the lowest set bit of each number (0 for 0, which no mask equals)."""
-    table = np.zeros(1 << _BLOCK_SIZE, dtype=np.uint8)
-    for bit in range(_BLOCK_SIZE):
-        table[1 << bit :: 2 << bit] = bit
-    return table
-
-
 _BITS = (1 << np.arange(_BLOCK_SIZE)).astype(np.uint16)[:, None]
 
-_LOWEST_BIT = _build_lowest_bit_table()
+_LOWEST_BIT: U8 = np.zeros(1 << _BLOCK_SIZE, np.uint8)  # of each number; 0 for 0, which no mask equals
+for _bit in range(_BLOCK_SIZE):
+    _LOWEST_BIT[1 << _bit :: 2 << _bit] = _bit
 
 
 @record

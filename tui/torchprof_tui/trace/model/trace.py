@@ -120,6 +120,10 @@ class Links:
         return self.work_order[self.work_first[launch] : self.work_first[launch + 1]]
 
 
+LINK_COUNTS = ("launches", "gpu_events", "linked_gpu_events")
+"""The fields of `Links` that are numbers."""
+
+
 class CaptureTraces(Protocol):
     """Traces in which the graphs of a trace were captured, or of an eager run of the same model."""
 

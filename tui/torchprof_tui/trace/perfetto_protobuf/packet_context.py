@@ -59,15 +59,20 @@ class SequenceTables:
         for number, value in parse_fields(data):
             if not isinstance(value, bytes):
                 continue
-            if number == Interned.GPU_COUNTERS:
-                self._add_counter_descriptor(value)
-            elif number in self.texts:
-                fields = dict(parse_fields(value))
-                iid = fields.get(1, 0)
-                if isinstance(iid, int):
-                    self.texts[number][iid] = decode_text(fields.get(2, b""))
-                    if number == Interned.GPU_SPECIFICATIONS and isinstance(fields.get(4), int):
-                        self.stage_categories[iid] = int(fields[4])
+            if number != Interned.GPU_COUNTERS and number not in self.texts:
+                continue
+            fields = dict(parse_fields(value))
+            iid, described = fields.get(1, 0), fields.get(2, b"")
+            if not isinstance(iid, int):
+                continue
+            if number in self.texts:
+                self.texts[number][iid] = decode_text(described)
+                if number == Interned.GPU_SPECIFICATIONS and isinstance(fields.get(4), int):
+                    self.stage_categories[iid] = int(fields[4])
+            elif isinstance(described, bytes) and 2 in fields:
+                self.counters[iid] = parse_counter_names(described)
+                gpu = fields.get(3, 0)
+                self.counter_gpus[iid] = gpu if isinstance(gpu, int) else 0
 
     def add_defaults(self, data: bytes) -> None:
         """Take over the defaults of a TracePacketDefaults message. Raises WireError."""
@@ -77,14 +82,6 @@ class SequenceTables:
             elif number == 11 and isinstance(value, bytes):
                 track = dict(parse_fields(value)).get(Event.TRACK)
                 self.track = track if isinstance(track, int) else self.track
-
-    def _add_counter_descriptor(self, data: bytes) -> None:
-        fields = dict(parse_fields(data))
-        descriptor, iid = fields.get(2), fields.get(1, 0)
-        if isinstance(descriptor, bytes) and isinstance(iid, int):
-            self.counters[iid] = parse_counter_names(descriptor)
-            gpu = fields.get(3, 0)
-            self.counter_gpus[iid] = gpu if isinstance(gpu, int) else 0
 
 
 def parse_counter_names(descriptor: bytes) -> dict[int, str]:
@@ -167,11 +164,6 @@ class TrackTable:
                     resolved.thread_names[resolved.ids[uuid]] = track.name
         return resolved
 
-    def find_counter_name(self, uuid: int) -> str:
-        """Return the name of a counter's track."""
-        track = self.tracks.get(uuid)
-        return track.name if track is not None and track.name else f"counter {uuid}"
-
     def _find_free_ids(
         self, uuid: int, track: Track, taken: set[tuple[str, str]], pids: dict[str, str]
     ) -> tuple[str, str]:
@@ -202,10 +194,6 @@ class ResolvedTracks:
     ids: dict[int, tuple[str, str]] = field(default_factory=dict)
     process_names: dict[str, str] = field(default_factory=dict)
     thread_names: dict[tuple[str, str], str] = field(default_factory=dict)
-
-    def find_ids(self, uuid: int) -> tuple[str, str]:
-        """Return the pid and the tid of a track; of one that no packet describes, its number as tid."""
-        return self.ids.get(uuid) or ("", str(uuid) if uuid else "")
 
 
 def _format_id(value: int | bytes) -> str:
@@ -258,10 +246,6 @@ class PacketContext:
             if number in add_value and isinstance(value, bytes):
                 add_value[number](value)
         return tables
-
-    def to_trace_time(self, time: int, clock: int) -> int:
-        """Convert a time of a clock, ns, to the trace's own; of an unknown clock it stays as it is."""
-        return time + self.clock_offsets.get(clock, 0) - self.base_time
 
     def _add_clocks(self, data: bytes) -> None:
         """Take over a ClockSnapshot: times that several clocks showed at once. The first one fixes the offsets."""

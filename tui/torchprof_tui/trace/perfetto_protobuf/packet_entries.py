@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable, Collection, Iterable
@@ -161,18 +162,6 @@ _NULL = b"null"  # how torch writes null, such as the parent of a thread's first
 _MAX_DEPTH = 32  # levels of dictionaries and lists that are read; deeper ones are null
 
 
-def read_annotations(annotations: list[bytes], tables: SequenceTables) -> dict[str, Any]:
-    """Read annotations as the args of an entry; those that are damaged are left out, of equal names the last counts."""
-    args = {}
-    for annotation in annotations:
-        try:
-            name, value = _read_annotation(annotation, tables, 0)
-        except WireError:
-            continue
-        args[name] = value
-    return args
-
-
 def _read_annotation(annotation: bytes, tables: SequenceTables, depth: int) -> tuple[str, Any]:
     """Read the name, "" where it has none, and the value of an annotation. Raises WireError."""
     name = ""
@@ -201,10 +190,13 @@ def _read_annotation(annotation: bytes, tables: SequenceTables, depth: int) -> t
 
 def _read_value(number: int, raw: Value, tables: SequenceTables, otherwise: Any) -> Any:
     """Read a field of a plain value; `otherwise` for a field of something else."""
-    if number in (Annotation.STRING, Annotation.JSON):
-        if number == Annotation.STRING and raw == _NULL:
-            return None
-        return _parse_json(raw) if number == Annotation.JSON else decode_text(raw)
+    if number == Annotation.STRING:
+        return None if raw == _NULL else decode_text(raw)
+    if number == Annotation.JSON:
+        try:
+            return orjson.loads(decode_text(raw))
+        except orjson.JSONDecodeError:
+            return decode_text(raw)
     if isinstance(raw, bytes):
         return otherwise
     if number == Annotation.BOOL:
@@ -218,14 +210,6 @@ def _read_value(number: int, raw: Value, tables: SequenceTables, otherwise: Any)
     if number == Annotation.POINTER:
         return hex(raw)
     return _look_up(tables.texts[Interned.STRINGS], raw, "text") if number == Annotation.STRING_IID else otherwise
-
-
-def _parse_json(raw: Value) -> Any:
-    """Parse a value that is JSON; the text itself where it is none."""
-    try:
-        return orjson.loads(decode_text(raw))
-    except orjson.JSONDecodeError:
-        return decode_text(raw)
 
 
 def _look_up(table: dict[int, str], iid: Value, kind: str) -> str:
@@ -306,7 +290,8 @@ def _convert_event(data: bytes, tables: SequenceTables, tracks: TrackTable, find
             point = to_signed(integer)
         else:
             return []
-        counter = tracks.find_counter_name(uuid)
+        track = tracks.tracks.get(uuid)
+        counter = track.name if track is not None and track.name else f"counter {uuid}"
         return [{"ph": "C", "name": counter, "pid": pid, "tid": "", "args": {"value": point}}]
     if kind not in _PHASES:
         return []
@@ -314,7 +299,11 @@ def _convert_event(data: bytes, tables: SequenceTables, tracks: TrackTable, find
         name = tables.texts[Interned.NAMES].get(name_iid, f"name {name_iid}")
     else:
         name = decode_text(fields.get(Event.NAME, b""))
-    args = read_annotations(annotations, tables)
+    args = {}  # of equal names the last counts
+    for annotation in annotations:
+        with contextlib.suppress(WireError):  # those that are damaged are left out
+            key, argument = _read_annotation(annotation, tables, 0)
+            args[key] = argument
     category = ",".join(filter(None, categories))
     if not category:  # torch writes some events without one
         is_sync = kind == wire_format.BEGIN and _SYNC_ARG in args
@@ -347,24 +336,18 @@ def _convert_counters(data: bytes, tables: SequenceTables) -> list[Entry]:
         elif number == 3 and isinstance(value, int):
             gpu = to_signed(value)
         elif number == 2 and isinstance(value, bytes):
-            points.append(_read_point(value))
+            counter, point = 0, None
+            for part, raw in parse_fields(value):
+                if part == 1 and isinstance(raw, int):
+                    counter = raw
+                elif part in (2, 3) and isinstance(raw, int):
+                    point = to_signed(raw) if part == 2 else _finite(to_double(raw))
+            points.append((counter, point))
     pid = f"GPU {gpu} Counters"
     return [
         {"ph": "C", "name": names.get(counter, f"counter {counter}"), "pid": pid, "tid": "", "args": {"": value}}
         for counter, value in points
     ]
-
-
-def _read_point(data: bytes) -> tuple[int, float | None]:
-    counter, value = 0, None
-    for number, raw in parse_fields(data):
-        if not isinstance(raw, int):
-            continue
-        if number == 1:
-            counter = raw
-        elif number in (2, 3):
-            value = to_signed(raw) if number == 2 else _finite(to_double(raw))
-    return counter, value
 
 
 def _finite(value: float) -> float | None:

@@ -152,7 +152,6 @@ class Stage:
     QUEUE_IID = 13
     STAGE_IID = 14
     NAME = 17
-    WAITS = 18
     NAME_IID = 20
     LAUNCH = 21
 

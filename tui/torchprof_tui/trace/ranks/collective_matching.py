@@ -173,22 +173,10 @@ _EQUAL_SIZE_OPERATIONS = ("allreduce", "allgather", "reducescatter", "broadcast"
 """Operations in which all ranks send equally much. In an all-to-all with splits they do not."""
 
 
-@record
-class _Texts:
-    """Texts of all ranks by number. `is_sized`, `is_synchronizing` bool[texts]: what each is as an operation's name."""
-
-    texts: list[str]
-    is_sized: Bool
-    is_synchronizing: Bool
-
-    @classmethod
-    def classify(cls, texts: list[str]) -> _Texts:
-        plain = [text.lower().replace("_", "") for text in texts]
-
-        def contains_any(operations: Sequence[str]) -> Bool:
-            return np.array([any(name in text for name in operations) for text in plain] or [False])
-
-        return cls(texts, contains_any(_EQUAL_SIZE_OPERATIONS), contains_any(SYNCHRONIZING_OPERATIONS))
+def _find_operations(texts: Sequence[str], operations: Sequence[str]) -> Bool:
+    """Tell which texts name one of these operations: bool[texts], at least one."""
+    plain = [text.lower().replace("_", "") for text in texts]
+    return np.array([any(name in text for name in operations) for text in plain] or [False])
 
 
 def match_collectives(traces: Sequence[Trace], collectives: Sequence[Collectives]) -> MatchedCollectives:
@@ -197,16 +185,17 @@ def match_collectives(traces: Sequence[Trace], collectives: Sequence[Collectives
     tables = [
         _build_rank_table(trace, records, index_of_text) for trace, records in zip(traces, collectives, strict=True)
     ]
-    texts = _Texts.classify(list(index_of_text))
+    texts = list(index_of_text)
+    is_sized = _find_operations(texts, _EQUAL_SIZE_OPERATIONS)
     if any(len(table.step) and not table.has_steps for table in tables):
         for table in tables:
             table.step[:] = -1  # a rank that recorded no steps has a single sequence, so all ranks must
     groups = sorted({int(code) for table in tables for code in np.unique(table.group)})
-    parts = [part for group in groups for part in _match_group(tables, group, texts.is_sized)]
+    parts = [part for group in groups for part in _match_group(tables, group, is_sized)]
     rows = np.concatenate(parts, axis=1).T if parts else np.zeros((0, len(tables)), np.int64)
     rows = rows[(rows >= 0).sum(axis=1) > 1]
     before_recording = np.array([records.before_recording for records in collectives], np.int64)
-    return _build_matched_collectives(tables, rows, texts, before_recording)
+    return _build_matched_collectives(tables, rows, texts, is_sized, before_recording)
 
 
 @record
@@ -348,7 +337,7 @@ def _sum_deviations(differences: I64) -> float:
 
 
 def _build_matched_collectives(
-    tables: Sequence[_RankTable], rows: I64, texts: _Texts, before_recording: I64
+    tables: Sequence[_RankTable], rows: I64, texts: list[str], is_sized: Bool, before_recording: I64
 ) -> MatchedCollectives:
     """Collect the columns of the matched collectives. `rows` int64[m, r]: the row in each rank's table, -1 for none."""
     is_present = rows >= 0
@@ -380,10 +369,10 @@ def _build_matched_collectives(
         dtype=of_first_rank(dtype).astype(np.int32),
         elements=elements.max(axis=1),
         step=of_first_rank(column("step")),
-        is_synchronizing=texts.is_synchronizing[operation],
-        is_mismatched=(is_present & differs).any(axis=1) & texts.is_sized[operation],
+        is_synchronizing=_find_operations(texts, SYNCHRONIZING_OPERATIONS)[operation],
+        is_mismatched=(is_present & differs).any(axis=1) & is_sized[operation],
         missing_ranks=group_sizes - is_present.sum(axis=1),
         unmatched=unmatched,
         before_recording=before_recording,
-        texts=texts.texts,
+        texts=texts,
     )

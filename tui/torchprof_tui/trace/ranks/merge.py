@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter as Counts
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import accumulate
 from typing import Any
 
@@ -20,7 +20,7 @@ from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.ranks import AlignmentMethod, Clock, LostRank, Rank, Ranks
-from torchprof_tui.trace.model.trace import EntryCounts, Links, MemoryEvents, SparseColumn, Trace
+from torchprof_tui.trace.model.trace import LINK_COUNTS, EntryCounts, Links, MemoryEvents, SparseColumn, Trace
 from torchprof_tui.trace.ranks.clock_alignment import align_clocks
 from torchprof_tui.trace.ranks.collective_matching import Collectives, match_collectives
 from torchprof_tui.trace.text.block_text import RankTexts
@@ -48,7 +48,12 @@ def merge_ranks(opened_ranks: Sequence[OpenedRank], label: str, lost: Sequence[L
     """
     ordered = sorted(opened_ranks, key=lambda rank: rank.number)
     traces = [rank.trace for rank in ordered]
-    offsets = _Offsets.of_traces(traces)
+    offsets = _Offsets(
+        events=_compute_offsets(len(trace) for trace in traces),
+        lanes=[lane + 1 for lane in _compute_offsets(len(trace.lanes) + 1 for trace in traces)],
+        entries=_compute_offsets(trace.counts.events for trace in traces),
+    )
+    counts = [trace.counts for trace in traces]
     ranks, start = _align_ranks(ordered, offsets, lost)
     lanes, total_rows = _merge_lanes(ranks)
     names, name = _merge_names([(trace.names, trace.name) for trace in traces])
@@ -82,7 +87,11 @@ def merge_ranks(opened_ranks: Sequence[OpenedRank], label: str, lost: Sequence[L
         span=(min(rank.trace.span[0] for rank in ranks.all), max(rank.trace.span[1] for rank in ranks.all)),
         links=_merge_links([trace.links for trace in traces], offsets.events),
         args=_merge_args(traces, offsets),
-        counts=_merge_counts([trace.counts for trace in traces]),
+        counts=EntryCounts(
+            **{name: sum(getattr(part, name) for part in counts) for name in ("events", "drawn", "metadata", "flows")},
+            not_drawn=dict(sum((Counts(part.not_drawn) for part in counts), Counts())),
+            by_category=dict(sum((Counts(part.by_category) for part in counts), Counts())),
+        ),
         row_order=row_order,
         row_first=row_first,
         text=RankTexts([trace.text for trace in traces], np.array(offsets.entries, np.int64)),
@@ -100,14 +109,6 @@ class _Offsets:
     events: list[int]
     lanes: list[int]
     entries: list[int]
-
-    @classmethod
-    def of_traces(cls, traces: Sequence[Trace]) -> _Offsets:
-        return cls(
-            events=_compute_offsets(len(trace) for trace in traces),
-            lanes=[lane + 1 for lane in _compute_offsets(len(trace.lanes) + 1 for trace in traces)],
-            entries=_compute_offsets(trace.counts.events for trace in traces),
-        )
 
 
 def _compute_offsets(sizes: Iterable[int]) -> list[int]:
@@ -210,11 +211,7 @@ def _merge_names(parts: Sequence[tuple[list[str], Array]]) -> tuple[list[str], A
     return list(index_of), np.concatenate(columns)
 
 
-_LINKED_EVENTS = (
-    *("launch_of", "work_order", "forward", "backward"),
-    *("called_work", "work_call", "graph_before", "graph_after"),
-)
-"""The columns of `Links` that hold events."""
+_LINKED_EVENTS = [field.name for field in fields(Links) if field.name not in (*LINK_COUNTS, "work_first")]
 
 
 def _merge_links(links: Sequence[Links], first_events: list[int]) -> Links:
@@ -223,9 +220,7 @@ def _merge_links(links: Sequence[Links], first_events: list[int]) -> Links:
     return Links(
         work_first=np.concatenate([*work_first, [sum(len(part.work_order) for part in links)]]).astype(np.int32),
         **{name: _merge_column(links, name, first_events) for name in _LINKED_EVENTS},
-        launches=sum(part.launches for part in links),
-        gpu_events=sum(part.gpu_events for part in links),
-        linked_gpu_events=sum(part.linked_gpu_events for part in links),
+        **{name: sum(getattr(part, name) for part in links) for name in LINK_COUNTS},
     )
 
 
@@ -246,17 +241,6 @@ def _merge_args(traces: Sequence[Trace], offsets: _Offsets) -> dict[str, SparseC
     return merged
 
 
-def _merge_counts(counts: Sequence[EntryCounts]) -> EntryCounts:
-    return EntryCounts(
-        events=sum(part.events for part in counts),
-        drawn=sum(part.drawn for part in counts),
-        metadata=sum(part.metadata for part in counts),
-        flows=sum(part.flows for part in counts),
-        not_drawn=dict(sum((Counts(part.not_drawn) for part in counts), Counts())),
-        by_category=dict(sum((Counts(part.by_category) for part in counts), Counts())),
-    )
-
-
 def _merge_memory(ranks: Ranks, offsets: _Offsets) -> MemoryEvents | None:
     """Merge the `[memory]` instants of all ranks by time; None where no rank has any."""
     parts = [
@@ -275,13 +259,8 @@ def _merge_memory(ranks: Ranks, offsets: _Offsets) -> MemoryEvents | None:
     )
     columns["ordinal"] = np.concatenate([memory.ordinal + first_entry for _, memory, first_entry in parts])
     order = np.argsort(columns["time"], kind="stable")
-    int32_columns = ("lane", "ordinal")
-    return MemoryEvents(
-        **{
-            name: column[order].astype(np.int32 if name in int32_columns else np.int64)
-            for name, column in columns.items()
-        }
-    )
+    dtypes = {"lane": np.int32, "ordinal": np.int32}
+    return MemoryEvents(**{name: column[order].astype(dtypes.get(name, np.int64)) for name, column in columns.items()})
 
 
 def _merge_problems(ranks: Ranks, collectives: Sequence[Collectives]) -> list[Problem]:

@@ -138,28 +138,10 @@ class PieceStream:
         self._on_close()
 
 
-class _PeekedBlocks:
-    """Blocks of a source whose first one was read already. `first`: that block, empty if there is none."""
-
-    def __init__(self, first: bytes, rest: Iterator[bytes]) -> None:
-        self.first = first
-        self._is_first = bool(first)
-        self._rest = rest
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        if self._is_first:
-            self._is_first = False
-            return self.first
-        return next(self._rest)
-
-    def close(self) -> None:
-        """End the thread that reads ahead, if there is one."""
-        close = getattr(self._rest, "close", None)
-        if close is not None:
-            close()
+def _prepend(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    if first:
+        yield first
+    yield from rest
 
 
 class Source:
@@ -204,7 +186,7 @@ class Source:
         self._resume = resume
         self._resumed_at: list[int] = []
         self._connection_error = ""
-        self._peeked: _PeekedBlocks | None = None
+        self._peeked: tuple[bytes, Iterator[bytes]] | None = None  # the first block, and all others
         self.unpack_all = bool(os.environ.get(UNPACK_ALL))
         self._tally = ProblemTally()
         self._head = b""
@@ -215,11 +197,6 @@ class Source:
         self.compression = detect_compression(self._head)
         self.plain_path = None if self.compression else path
         self._path = path
-
-    @property
-    def head(self) -> bytes:
-        """The first MAGIC_BYTES as stored, before `blocks` is called."""
-        return self._head
 
     @property
     def problems(self) -> list[Problem]:
@@ -246,15 +223,19 @@ class Source:
                 first += block
                 if len(first) >= _MIN_PEEKED_BYTES:
                     break
-            self._peeked = _PeekedBlocks(first, blocks)
-        return self._peeked.first
+            self._peeked = first, blocks
+        return self._peeked[0]
 
     def blocks(self) -> Iterator[bytes]:
         """Iterate over the decompressed text in blocks, none of them empty. Decompression runs ahead on a thread.
 
         A truncated or damaged stream ends early and adds a problem. Raises TraceError if reading fails.
         """
-        return self._open_blocks() if self._peeked is None else self._peeked
+        if self._peeked is None:
+            return self._open_blocks()
+        first, rest = self._peeked
+        self._peeked = None
+        return _prepend(first, rest)
 
     def _open_blocks(self) -> Iterator[bytes]:
         if not self.compression:

@@ -406,23 +406,20 @@ class _UrlStream:
         if before is None:
             return  # each read is a request of its own
         try:
-            self._file = self._request_rest(offset)
+            configured = self._file_system.kwargs.get("headers", {})
+            headers = {**configured, "Range": f"bytes={offset}-", "Accept-Encoding": "identity"}
+            self.close()
+            self._file = run_limited(
+                self._spec,
+                # with a size, fsspec asks for nothing else
+                lambda: self._file_system.open(self._path, "rb", block_size=0, size=offset + 1, headers=headers),
+                SLOW_ANSWER,
+            )
             self._skip_to(offset, before.headers)
         except ConnectionLostError:
             raise
         except Exception as error:
             raise ConnectionLostError(f"and not resumed: {describe_url_error(error, self._spec)}") from error
-
-    def _request_rest(self, offset: int) -> Any:
-        configured = self._file_system.kwargs.get("headers", {})
-        headers = {**configured, "Range": f"bytes={offset}-", "Accept-Encoding": "identity"}
-        self.close()
-        return run_limited(
-            self._spec,
-            # with a size, fsspec asks for nothing else
-            lambda: self._file_system.open(self._path, "rb", block_size=0, size=offset + 1, headers=headers),
-            SLOW_ANSWER,
-        )
 
     def _skip_to(self, offset: int, before: Any) -> None:
         """Skip what was received, after the new answer was found to be about the same file as the one before."""

@@ -104,6 +104,9 @@ class CacheEntry:
     ready: bool = False
     lock_descriptor: int | None = None
 
+    def __post_init__(self) -> None:
+        _open_entries.add(self)  # closed at exit
+
     def publish(self, identity: str | None = None) -> None:
         """Make a complete folder available to later openings. `identity`: of a remote trace, where it is known."""
         key = self.key
@@ -319,7 +322,7 @@ def _find_entry(spec: str, key: str) -> CacheEntry | None:
     lock = None if cache is None else _lock_folder(cache / key)
     if cache is None or lock is None:
         return None
-    return _register_entry(CacheEntry(spec, cache / key, key, ready=True, lock_descriptor=lock))
+    return CacheEntry(spec, cache / key, key, ready=True, lock_descriptor=lock)
 
 
 def is_cached(identity: str) -> bool:
@@ -340,10 +343,10 @@ def create_draft(spec: str, key: str | None = None, cache: bool = True) -> Cache
             parent = find_usable_folder()
             if parent is not None:
                 folder = Path(tempfile.mkdtemp(prefix=_DRAFT_PREFIX, dir=parent))
-                return _register_entry(CacheEntry(spec, folder, key, lock_descriptor=_lock_folder(folder, new=True)))
+                return CacheEntry(spec, folder, key, lock_descriptor=_lock_folder(folder, new=True))
     # Without a free descriptor, tempfile would report that there is no folder to write to.
     os.close(os.open(os.devnull, os.O_RDONLY))
-    return _register_entry(CacheEntry(spec, Path(tempfile.mkdtemp(prefix="torchprof-tui-")), None))
+    return CacheEntry(spec, Path(tempfile.mkdtemp(prefix="torchprof-tui-")), None)
 
 
 def create_sketches_folder() -> Path | None:
@@ -496,12 +499,6 @@ def _read_file(path: str | os.PathLike[str], max_bytes: int = -1) -> bytes:
     """Read a file, or its begin, without waiting where it is a pipe. Raises OSError."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
         return file.read(max_bytes) or b""
-
-
-def _register_entry(entry: CacheEntry) -> CacheEntry:
-    """Have an entry closed at exit."""
-    _open_entries.add(entry)
-    return entry
 
 
 def _file_key(spec: str) -> str | None:

@@ -39,7 +39,16 @@ from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.core.thread_tasks import run_tasks
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.row_index import RowIndex
-from torchprof_tui.trace.model.trace import Counter, EntryCounts, Links, MemoryEvents, SparseColumn, Step, Trace
+from torchprof_tui.trace.model.trace import (
+    LINK_COUNTS,
+    Counter,
+    EntryCounts,
+    Links,
+    MemoryEvents,
+    SparseColumn,
+    Step,
+    Trace,
+)
 from torchprof_tui.trace.model.trace_metadata import read_trace_metadata
 from torchprof_tui.trace.text.block_text import BlockText, FileText, PlainText, TextIndex
 from torchprof_tui.trace.text.gzip_text import GzipText
@@ -55,8 +64,7 @@ _EVENT_COLUMNS = (
     *("start", "duration", "name", "category", "kind", "lane", "row"),
     *("parent", "self_duration", "correlation", "ordinal", "row_order", "row_first"),
 )
-_LINK_COUNTS = ("launches", "gpu_events", "linked_gpu_events")
-_LINK_COLUMNS = tuple(field.name for field in fields(Links) if field.name not in _LINK_COUNTS)
+_LINK_COLUMNS = tuple(field.name for field in fields(Links) if field.name not in LINK_COUNTS)
 _MEMORY_COLUMNS = tuple(field.name for field in fields(MemoryEvents))
 _LANE_FIELDS = tuple(field.name for field in fields(Lane))
 _INDEX_COLUMNS = ("starts", "sums", "masks", "best")
@@ -122,12 +130,6 @@ class TraceWriter:
         (self._folder / META_FILE).write_bytes(b"%b\n%08x" % (text, crc32(text)))
 
 
-def save_trace(trace: Trace, folder: Path) -> None:
-    """Write a trace into an existing folder. Raises OSError."""
-    with TraceWriter(folder) as writer:
-        writer.finish(trace)
-
-
 def iterate_arrays(trace: Trace) -> Iterator[tuple[str, Array]]:
     """Iterate over the arrays of a trace with their names in the file."""
     assert isinstance(trace.text, FileText), "merged ranks are stored rank by rank"
@@ -169,7 +171,7 @@ def _build_meta(trace: Trace, size: int, folder: Path) -> dict[str, Any]:
         "counters": [[counter.lane, counter.name, counter.unit] for counter in trace.counters],
         "steps": [[step.name, step.number, step.event, step.start, step.duration] for step in trace.steps],
         "span": trace.span,
-        "links": [getattr(trace.links, name) for name in _LINK_COUNTS],
+        "links": [getattr(trace.links, name) for name in LINK_COUNTS],
         "args": list(trace.args),
         "counts": asdict(trace.counts),
         "memory": trace.memory is not None,
@@ -192,7 +194,7 @@ def open_trace(folder: Path, verify: bool = False) -> Trace:
     columns = _MappedColumns(folder / COLUMNS_FILE, meta["arrays"], meta["bytes"])
     event_columns: dict[str, Any] = {name: columns[name] for name in _EVENT_COLUMNS}
     links: dict[str, Any] = {name: columns[f"links.{name}"] for name in _LINK_COLUMNS}
-    links |= zip(_LINK_COUNTS, meta["links"], strict=True)
+    links |= zip(LINK_COUNTS, meta["links"], strict=True)
     memory: dict[str, Any] = {name: columns[f"memory.{name}"] for name in _MEMORY_COLUMNS} if meta["memory"] else {}
     index: dict[str, Any] = {name: columns[f"index.{name}"] for name in _INDEX_COLUMNS}
     counters: list[Any] = [

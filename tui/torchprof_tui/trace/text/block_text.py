@@ -42,21 +42,18 @@ class TextIndex(Protocol):
 
         A chunk without any repeats the next one's.
         """
-        ...
 
     def read_entry(self, ordinal: int, parse: ParseChunk) -> dict[str, Any]:
         """Read one entry as it stands in the file.
 
         Raises OSError if the file is gone, LookupError if it has changed and the entry is not in it.
         """
-        ...
 
     def read_texts(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
         """Yield (chunk, text) for these chunks, given in ascending order.
 
         Raises OSError if the file is gone, LookupError if it has changed.
         """
-        ...
 
 
 @dataclass

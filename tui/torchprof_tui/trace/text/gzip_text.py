@@ -153,9 +153,7 @@ class GzipText(FileText):
                         buffer, buffer_offset = buffer[drop:] + block, buffer_offset + drop
                     yield chunk, buffer[begin - buffer_offset : end - buffer_offset]
             finally:
-                close = getattr(blocks, "close", None)
-                if close is not None:
-                    close()
+                getattr(blocks, "close", lambda: None)()
                 source.close()
         except TraceError as error:
             raise TraceChangedError(str(error)) from error

@@ -271,6 +271,11 @@ def _build_history(device: int, entries: Sequence[Any]) -> History:
     for row in np.flatnonzero(action == Action.OOM).tolist():
         left = entries[row].get("device_free", -1)
         free[row] = left if isinstance(left, int) else -1
+    # Read the frames of each entry, none where they are no list.
+    try:
+        frames = list(map(itemgetter("frames"), entries))
+    except KeyError:
+        frames = [entry.get("frames") for entry in entries]
     return History(
         device=device,
         action=action,
@@ -278,17 +283,8 @@ def _build_history(device: int, entries: Sequence[Any]) -> History:
         size=_read_sizes(entries, "size"),
         time=_read_integers(entries, "time_us", 0) * 1000,
         free=free,
-        frames=_read_frames(entries),
+        frames=frames if set(map(type, frames)) <= {list} else list(map(_as_frames, frames)),
     )
-
-
-def _read_frames(entries: Sequence[Any]) -> list[Any]:
-    """Read the frames of each entry, none where they are no list."""
-    try:
-        frames = list(map(itemgetter("frames"), entries))
-    except KeyError:
-        frames = [entry.get("frames") for entry in entries]
-    return frames if set(map(type, frames)) <= {list} else list(map(_as_frames, frames))
 
 
 def _read_integers(records: Sequence[Any], key: str, missing: int) -> I64:

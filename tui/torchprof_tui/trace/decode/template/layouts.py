@@ -236,11 +236,14 @@ def parse_template(masked_text: bytes, opening: bytes = b"{") -> Template | None
     if head_runs is None or group == GROUP_METADATA:
         return None
     numbers = _locate_entry_numbers(entry)
-    series = None
+    args, series = entry.get("args"), None
     if group == GROUP_COUNTER:
-        series, numbers[VALUE] = _locate_sample(entry.get("args"))
-    elif type(entry.get("args")) is dict:
-        numbers |= _locate_args(entry["args"], group)
+        if type(args) is not dict or len(args) != 1:
+            return None
+        ((series, value),) = args.items()
+        numbers[VALUE] = None if _MARKERS.search(series) else _locate_number(value)
+    elif type(args) is dict:
+        numbers |= _locate_args(args, group)
     known = {name: number for name, number in numbers.items() if number is not None}
     if len(known) < len(numbers):
         return None
@@ -270,14 +273,6 @@ def _locate_entry_numbers(entry: dict[str, Any]) -> dict[str, NumberPosition | N
     if entry.get("ph") in PHASES_WITH_ID and "id" in entry:
         numbers[ID] = _locate_integer(entry.get("id"))
     return numbers
-
-
-def _locate_sample(args: Any) -> tuple[str | None, NumberPosition | None]:
-    """Return the series of a counter and the position of its value; (None, None) unless there is exactly one."""
-    if type(args) is not dict or len(args) != 1:
-        return None, None
-    series, value = next(iter(args.items()))
-    return (None, None) if _MARKERS.search(series) else (series, _locate_number(value))
 
 
 def _locate_integer(value: Any) -> NumberPosition | None:
@@ -421,8 +416,13 @@ class LayoutTable(dict[bytes, int]):
     def _get_template(self, text: bytes) -> _NumberedTemplate | None:
         if text not in self._templates:
             template = parse_template(text, self.opening)
+            wanted = []
+            for name, number in {} if template is None else template.numbers.items():
+                wanted.append((NUMBER_COLUMNS.index(name), number.run, number.negative, MAX_DIGITS))
+                if number.fraction >= 0:
+                    wanted.append((FRACTION_OF[name], number.fraction, number.negative, _MAX_FRACTION_DIGITS))
             code = len(self._templates)
-            self._templates[text] = None if template is None else _NumberedTemplate.of_template(code, template)
+            self._templates[text] = None if template is None else _NumberedTemplate(code, template, wanted)
         return self._templates[text]
 
     def is_integer_part(self, code: int, offset: int) -> bool:
@@ -458,12 +458,3 @@ class _NumberedTemplate:
     code: int
     template: Template
     wanted_numbers: list[tuple[int, int, bool, int]]
-
-    @classmethod
-    def of_template(cls, code: int, template: Template) -> _NumberedTemplate:
-        wanted = []
-        for name, number in template.numbers.items():
-            wanted.append((NUMBER_COLUMNS.index(name), number.run, number.negative, MAX_DIGITS))
-            if number.fraction >= 0:
-                wanted.append((FRACTION_OF[name], number.fraction, number.negative, _MAX_FRACTION_DIGITS))
-        return cls(code, template, wanted)

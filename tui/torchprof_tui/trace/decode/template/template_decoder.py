@@ -102,7 +102,6 @@ class EntryNumbers:
         return EntryColumns(time[1], duration, self._read_integers(ID), correlation, args, self._read_values())
 
     def _slice_of(self, kind: int) -> slice:
-        """Return the slice of the numbers of a kind."""
         return slice(self.bounds[kind], self.bounds[kind + 1])
 
     def _read_integers(self, name: str) -> tuple[I64, I64]:
@@ -202,7 +201,9 @@ class TemplateDecoder:
         head = self._intern_heads(entries) if columns is not None else None
         if columns is None or head is None:
             return None
-        series = self._columns.intern_series(self._layouts.series_names)[entries.series(columns.counters[0])]
+        series = self._columns.intern_series(self._layouts.series_names)[
+            self._layouts.series[entries.layout[columns.counters[0]]]
+        ]
         self._columns.append_columns(self._head_signature.view[head], self._head_name.view[head], columns, series)
         return entries.begin - _MARK_BYTES
 
@@ -226,7 +227,7 @@ class TemplateDecoder:
             return head
         parsed = [entries.parse_entry(index) for index in new_heads.values()]
         groups = [min(arg_group_of(entry.get("ph"), text_of(entry.get("cat"))), GROUP_OTHER) for entry in parsed]
-        if groups != entries.arg_groups(list(new_heads.values())):
+        if groups != self._layouts.group[entries.layout[list(new_heads.values())]].tolist():
             return None  # categories that differ only in digits may have different kinds
         signatures, names = [], []
         for key, entry in zip(new_heads, parsed, strict=True):
@@ -245,7 +246,7 @@ class PlainEntries:
     def __init__(self, text: memoryview, digit_mask: DigitMask, layout: I32, layouts: LayoutTable) -> None:
         self._text = text
         self._digit_mask = digit_mask
-        self._layout = layout
+        self.layout = layout
         self._layouts = layouts
         end = np.cumsum(layouts.byte_length[layout] + _MARK_BYTES)
         self.begin: I64 = np.concatenate([[0], end[:-1]]) + _MARK_BYTES
@@ -255,13 +256,13 @@ class PlainEntries:
         if not len(zeros):
             return False
         entry = np.searchsorted(self.begin, zeros, side="right") - 1
-        positions = zip(self._layout[entry].tolist(), (zeros - self.begin[entry]).tolist(), strict=True)
+        positions = zip(self.layout[entry].tolist(), (zeros - self.begin[entry]).tolist(), strict=True)
         return any(self._layouts.is_integer_part(layout, offset) for layout, offset in positions)
 
     def read_numbers(self) -> EntryNumbers:
         """Read all wanted numbers of these entries."""
-        size = len(self._layout)
-        positions = self._layouts.number_positions.take(self._layout, axis=1).ravel()  # kind by kind
+        size = len(self.layout)
+        positions = self._layouts.number_positions.take(self.layout, axis=1).ravel()  # kind by kind
         present = np.flatnonzero(positions != 0)
         positions = positions[present]
         bound = np.searchsorted(present, np.arange(NUMBER_KIND_COUNT + 1) * size)
@@ -281,11 +282,11 @@ class PlainEntries:
         are random, so that no file can be crafted to collide.
         """
         layouts = self._layouts
-        run_count = layouts.head_run_count[self._layout]
+        run_count = layouts.head_run_count[self.layout]
         last = np.cumsum(run_count)
         # A run's contribution depends on its number in the head: 7 in run 12 differs from 12 in run 7.
         number = np.arange(int(last[-1])) - np.repeat(last - run_count, run_count)
-        row = number + np.repeat(layouts.first_head_run[self._layout], run_count)
+        row = number + np.repeat(layouts.first_head_run[self.layout], run_count)
         positions = layouts.head_run_positions[row]
         end = ends_of(positions) + np.repeat(self.begin, run_count)
         runs, long, leading = self._digit_mask.read_hash_words(end.astype(np.int64), digits_of(positions))
@@ -300,23 +301,14 @@ class PlainEntries:
         sums = np.zeros(len(runs) + 1, np.uint64)
         np.cumsum(runs, out=sums[1:])
         keys = sums[last] - sums[last - run_count]
-        keys += layouts.template_code[self._layout].view(np.uint64) * factors[2]
+        keys += layouts.template_code[self.layout].view(np.uint64) * factors[2]
         return cast("list[int]", keys.tolist())
 
     def parse_entry(self, index: int) -> dict[str, object]:
         """Parse one entry."""
         begin = int(self.begin[index])
-        end = begin + int(self._layouts.byte_length[self._layout[index]])
+        end = begin + int(self._layouts.byte_length[self.layout[index]])
         entry: dict[str, object] = orjson.loads(
             self._layouts.opening + self._text[begin : end - 1]
         )  # without its comma
         return entry
-
-    def series(self, indices: I64) -> I32:
-        """Return the series of these entries, which are counters, as indices in the names of the layouts: int32."""
-        series: I32 = self._layouts.series[self._layout[indices]]
-        return series
-
-    def arg_groups(self, indices: list[int]) -> list[int]:
-        """Return the arg groups of the layouts of these entries."""
-        return cast("list[int]", self._layouts.group[self._layout[indices]].tolist())
