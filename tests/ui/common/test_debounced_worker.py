@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -38,6 +39,8 @@ class Screen:
     def __init__(self) -> None:
         self.waits: list[float] = []
         self.posted: list[Message] = []
+        self.groups: list[str] = []
+        self.later: list[tuple[Any, ...]] = []
         self._timers: list[Timer] = []
 
     def set_timer(self, delay: float, call: Callable[[], None]) -> Timer:
@@ -49,9 +52,16 @@ class Screen:
         return Timer(call)
 
     def call_later(self, call: Callable[..., None], *args: Any) -> None:
-        """Leave out what is called on the loop: it shows what runs."""
+        """Note what is called on the loop: it shows what runs."""
+        self.later.append((call.__name__, *args))
 
-    def run_worker(self, work: Callable[[], None], **_: Any) -> None:
+    def show_later(self, show: Callable[[Any], None], answer: Any) -> None:
+        show(answer)
+
+    def run_worker(self, work: Callable[[], None], thread: bool, exclusive: bool, group: str) -> None:
+        self.groups.append(group)
+        assert thread
+        assert exclusive
         work()
 
     def post_message(self, message: Message) -> None:
@@ -110,6 +120,18 @@ def test_work_waits_as_long_as_it_took(clock: list[float], took: float, answered
     assert screen.waits == [DEBOUNCE_SECONDS, waits, DEBOUNCE_SECONDS]
 
 
+def test_work_ends_also_where_it_fails(clock: list[float]) -> None:
+    screen, answers = Screen(), list[int]()
+    worker = DebouncedWorker(screen)  # type: ignore[arg-type]
+    for subject, work in (("check", lambda: 0), ("check", lambda: None), ("path", lambda: 1 // 0)):
+        worker.answer(subject, work, answers.append)
+        with pytest.raises(ZeroDivisionError) if subject == "path" else nullcontext():
+            screen.fire_timers()
+    assert answers == [0]
+    assert screen.groups == ["check", "check", "path"]
+    assert screen.later == [("end", 1), ("end", 2), ("end", 3)]
+
+
 def test_cancelled_work_does_not_shorten_the_delay(clock: list[float]) -> None:
     screen = Screen()
     worker = DebouncedWorker(screen)  # type: ignore[arg-type]
@@ -129,19 +151,27 @@ def test_cancelled_work_does_not_shorten_the_delay(clock: list[float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("interval", "waits"), [(0.01, MAX_DEBOUNCE_SECONDS), (0.06, 0.09), (MAX_REPEAT_SECONDS, MAX_DEBOUNCE_SECONDS)]
+    ("took", "before", "interval", "waits"),
+    [
+        (1.0, 7.0, 0.01, MAX_DEBOUNCE_SECONDS),
+        (1.0, 7.0, 0.06, 0.09),
+        (1.0, 0.0, MAX_REPEAT_SECONDS, MAX_DEBOUNCE_SECONDS),  # exactly
+        (DEBOUNCE_SECONDS, 7.0, 0.06, DEBOUNCE_SECONDS),
+    ],
 )
-def test_repeated_keys_wait_longer_than_their_interval(clock: list[float], interval: float, waits: float) -> None:
+def test_repeated_keys_wait_longer_than_their_interval(
+    clock: list[float], took: float, before: float, interval: float, waits: float
+) -> None:
     screen = Screen()
     worker = DebouncedWorker(screen)  # type: ignore[arg-type]
 
     def work() -> None:
-        clock[0] += 1.0
+        clock[0] += took
 
     worker.submit("check", work)
     screen.fire_timers()
-    clock[0] += 1.0
+    clock[0] = before
     worker.submit("check", work)
-    clock[0] += interval
+    clock[0] = before + interval
     worker.submit("check", work)
     assert screen.waits[-1] == pytest.approx(waits)

@@ -9,12 +9,15 @@ The loops of the replay run over columns of plain numbers in topological order: 
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 
 from torchprof_tui.analysis.critical_path.step_window import NO_EVENT, StepWindow
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.core.records import record
+
+NO_WORK = -1  # in columns of works: none
 
 
 class EdgeKind(IntEnum):
@@ -105,6 +108,20 @@ class GraphColumns:
         self._edges: list[tuple[U8, I64, I64, I32]] = []
         self._waits: list[tuple[I64, I64]] = []
 
+    @cached_property
+    def before(self) -> I64:
+        """The work of its stream that ended last before each work started: int64[m], NO_WORK for none."""
+        work = self.window.work
+        lane = work.lane.astype(np.int64)
+        return find_last_ended(lane, work.end, lane, work.start, self.window.start)
+
+    @property
+    def ready_times(self) -> I64:
+        """When each work could start: once it is launched and its stream has ended what came before. int64[m] ns."""
+        free = np.append(self.window.work.end, self.window.start)[self.before]
+        ready: I64 = np.maximum(self.window.work.launch_end, free)
+        return ready
+
     def work_starts(self, work: I64) -> I64:
         """Return the ids of the starts of pieces of work: int64[k]."""
         return work.astype(np.int64)
@@ -133,7 +150,7 @@ class GraphColumns:
     def join_points(self) -> tuple[I32, I64, I64]:
         """Join equal CPU nodes: lanes int32[c], times int64[c] by (lane, time), and the index of each point's node."""
         lanes, times = np.concatenate(self._lanes), np.concatenate(self._times)
-        key = lanes.astype(np.int64) * (self.window.end - self.window.start + 1) + (times - self.window.start)
+        key = lanes.astype(np.int64) * (self.window.end + 1) + times
         _, first, index = np.unique(key, return_index=True, return_inverse=True)
         return lanes[first], times[first], index.astype(np.int64)
 
@@ -153,6 +170,25 @@ class GraphColumns:
         cpu = np.flatnonzero(ids < 0)
         resolved[cpu] = 2 * len(self.window.work) + index[-1 - ids[cpu]]
         return resolved
+
+
+def find_last_ended(groups: I64, ends: I64, wanted_groups: I64, times: I64, origin: int) -> I64:
+    """Find the member of a group that ended last at or before a time: int64[k] indexes, -1 for none.
+
+    `groups`, `ends` int64[m]: the members; `wanted_groups`, `times` int64[k]: the questions. No time is before `origin`
+    but those that are later searched for with the answer -1.
+    """
+    if not len(ends):
+        return np.full(len(times), -1, np.int64)
+    span = int(max(ends.max(), times.max(initial=origin))) - origin + 2
+    _, number = np.unique(np.concatenate([groups, wanted_groups]), return_inverse=True)
+    own, wanted = number[: len(groups)].astype(np.int64), number[len(groups) :].astype(np.int64)
+    keys = own * span + np.maximum(ends - origin, 0)
+    order = np.argsort(keys, kind="stable")
+    index = np.searchsorted(keys[order], wanted * span + np.maximum(times - origin, -1), side="right") - 1
+    found = order[np.maximum(index, 0)]
+    found[(index < 0) | (own[found] != wanted)] = -1
+    return found
 
 
 def replay_graph(graph: DependencyGraph, delay: I64 | None = None) -> I64:

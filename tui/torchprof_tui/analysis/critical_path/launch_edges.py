@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind, GraphColumns
+from torchprof_tui.analysis.critical_path.dependency_graph import NO_WORK, EdgeKind, GraphColumns, find_last_ended
 from torchprof_tui.trace.core.arrays import I64, Bool, is_in, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
@@ -25,20 +25,20 @@ def add_queue_room(graph: GraphColumns, trace: Trace) -> None:
     window, work = graph.window, graph.window.work
     long = work.is_launched & (work.launch_end - work.launch_start > LONG_LAUNCH) & (work.launch_start >= window.start)
     number = np.flatnonzero(long & (work.launch_end <= window.cpu_end) & (work.start > work.launch_end))
-    if len(work) < FULL_QUEUE or not len(number):
+    if not len(number):
         return
     returned = work.launch_end[number]
     launched = np.searchsorted(np.sort(work.launch_start[work.is_launched]), work.launch_start[number], side="right")
     begun = np.searchsorted(np.sort(work.start[work.is_launched]), returned, side="right")
-    number, returned = number[launched - begun >= FULL_QUEUE], returned[launched - begun >= FULL_QUEUE]
     lane = work.lane.astype(np.int64)
     source = find_last_ended(lane, work.end, lane[number], returned, window.start)
-    number, returned, source = number[source >= 0], returned[source >= 0], source[source >= 0]
+    waited = (launched - begun >= FULL_QUEUE) & (source != NO_WORK)
+    number, returned, source = number[waited], returned[waited], source[waited]
     thread = trace.lane[work.launch[number]]
     graph.add_points(thread, work.launch_start[number])
     target = graph.add_points(thread, returned)
     graph.add_edges(EdgeKind.ROOM, graph.work_ends(source), target, work.launch[number])
-    graph.add_waits(target, np.minimum(returned - work.launch_start[number], OWN_TIME))
+    graph.add_waits(target, np.full(len(number), OWN_TIME))
 
 
 SHORT_GAP = 10_000  # ns between two works of a stream that need no further explanation than the stream's order
@@ -63,9 +63,8 @@ def add_launch_edges(graph: GraphColumns, trace: Trace) -> None:
 def add_stream_edges(graph: GraphColumns) -> None:
     """Add an edge to each work from that work of its stream which ended last before it started."""
     work = graph.window.work
-    groups = work.lane.astype(np.int64)
-    before = find_last_ended(groups, work.end, groups, work.start, graph.window.start)
-    target = np.flatnonzero(before >= 0)
+    before = graph.before
+    target = np.flatnonzero(before != NO_WORK)
     graph.add_edges(EdgeKind.STREAM, graph.work_ends(before[target]), graph.work_starts(target), work.event[target])
 
 
@@ -79,16 +78,11 @@ def add_earlier_edges(graph: GraphColumns, trace: Trace) -> None:
     lanes = [trace.lanes[lane] for lane in sorted_unique(work.lane).tolist()]
     launched = [np.flatnonzero(trace.links.launch_of[lane.first : lane.last] >= 0) for lane in lanes]
     rows = [lane.first + int(own[0]) for lane, own in zip(lanes, launched, strict=True) if len(own)]
-    first = np.flatnonzero(is_in(work.event, rows) & work.is_launched)
-    if not len(first):
-        return
-    lane = work.lane.astype(np.int64)
-    before = find_last_ended(lane, work.end, lane[first], work.start[first], window.start)
-    ready = np.maximum(work.launch_end[first], np.where(before >= 0, work.end[before], window.start))
-    late = work.start[first] - ready > SHORT_GAP
-    first, before = first[late], before[late]
+    is_late = work.start - graph.ready_times > SHORT_GAP
+    first = np.flatnonzero(is_in(work.event, rows) & work.is_launched & is_late)
+    before = graph.before[first]
     begin = graph.add_points(np.full(len(first), window.lane, np.int32), np.full(len(first), window.start, np.int64))
-    source = np.where(before >= 0, graph.work_ends(before), begin)
+    source = np.where(before == NO_WORK, begin, graph.work_ends(before))
     graph.add_edges(EdgeKind.EARLIER, source, graph.work_starts(first), work.event[first])
 
 
@@ -101,24 +95,20 @@ def add_replay_edges(graph: GraphColumns, trace: Trace) -> None:
     work = graph.window.work
     links = trace.links
     if len(links.graph_before):
-        number = np.full(len(trace), -1, np.int64)
+        number = np.full(len(trace), NO_WORK, np.int64)
         number[work.event] = np.arange(len(work))
         before, after = number[links.graph_before], number[links.graph_after]
-        known = (before >= 0) & (after >= 0)
+        known = (before != NO_WORK) & (after != NO_WORK)
         before, after = before[known], after[known]
         graph.add_edges(EdgeKind.GRAPH, graph.work_ends(before), graph.work_starts(after), work.event[after])
         return
-    counts = np.bincount(work.launch[work.is_launched], minlength=1)
-    launched = np.maximum(work.launch, 0)
-    replayed = np.flatnonzero(work.is_launched & (counts[np.minimum(launched, len(counts) - 1)] > 1))
-    if not len(replayed):
-        return
+    _, index, counts = np.unique(work.launch, return_inverse=True, return_counts=True)
+    replayed = np.flatnonzero(work.is_launched & (counts[index] > 1))
     launch = work.launch[replayed].astype(np.int64)
     sibling = find_last_ended(launch, work.end[replayed], launch, work.start[replayed], graph.window.start)
-    target = replayed[(sibling >= 0) & _lacks_predecessor(graph, replayed)]
-    source = replayed[sibling[(sibling >= 0) & _lacks_predecessor(graph, replayed)]]
-    other = work.lane[source] != work.lane[target]
-    source, target = source[other], target[other]
+    source, target = replayed[sibling], replayed
+    joined = (sibling != NO_WORK) & _lacks_predecessor(graph, replayed) & (work.lane[source] != work.lane[target])
+    source, target = source[joined], target[joined]
     graph.add_edges(EdgeKind.GRAPH, graph.work_ends(source), graph.work_starts(target), work.event[target])
 
 
@@ -127,25 +117,6 @@ def _lacks_predecessor(graph: GraphColumns, replayed: I64) -> Bool:
     work = graph.window.work
     lane = work.lane[replayed].astype(np.int64)
     before = find_last_ended(lane, work.end[replayed], lane, work.start[replayed], graph.window.start)
-    same = (before >= 0) & (work.launch[replayed[before]] == work.launch[replayed])
+    same = (before != NO_WORK) & (work.launch[replayed[before]] == work.launch[replayed])
     lacking: Bool = ~same | (work.start[replayed] - work.end[replayed[before]] > SHORT_GAP)
     return lacking
-
-
-def find_last_ended(groups: I64, ends: I64, wanted_groups: I64, times: I64, origin: int) -> I64:
-    """Find the member of a group that ended last at or before a time: int64[k] indexes, -1 for none.
-
-    `groups`, `ends` int64[m]: the members; `wanted_groups`, `times` int64[k]: the questions. No time is before `origin`
-    but those that are later searched for with the answer -1.
-    """
-    if not len(ends):
-        return np.full(len(times), -1, np.int64)
-    span = int(max(ends.max(), times.max(initial=origin))) - origin + 2
-    _, number = np.unique(np.concatenate([groups, wanted_groups]), return_inverse=True)
-    own, wanted = number[: len(groups)].astype(np.int64), number[len(groups) :].astype(np.int64)
-    keys = own * span + np.maximum(ends - origin, 0)
-    order = np.argsort(keys, kind="stable")
-    index = np.searchsorted(keys[order], wanted * span + np.maximum(times - origin, -1), side="right") - 1
-    found = order[np.maximum(index, 0)]
-    found[(index < 0) | (own[found] != wanted)] = -1
-    return found

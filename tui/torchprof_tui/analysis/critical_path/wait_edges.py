@@ -9,8 +9,9 @@ import re
 
 import numpy as np
 
-from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind, GraphColumns
-from torchprof_tui.analysis.critical_path.launch_edges import SHORT_GAP, find_last_ended
+from torchprof_tui.analysis.critical_path.dependency_graph import NO_WORK, EdgeKind, GraphColumns, find_last_ended
+from torchprof_tui.analysis.critical_path.launch_edges import SHORT_GAP
+from torchprof_tui.analysis.critical_path.step_window import NO_EVENT, GpuWorkColumns
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, is_in, sorted_unique
@@ -27,6 +28,9 @@ _DEVICE_CALL = compile_later(r"Device|Ctx")
 
 OWN_TIME = 5_000  # ns that a blocking call takes at most by itself, when the work that it waits for has already ended
 _LONG_CALL = 20_000  # ns from which a blocking call must have waited for something
+
+NO_LANE = -1  # in columns of lanes: none
+NEVER = np.iinfo(np.int64).max  # ns, when work ends that does not exist
 
 _NEAREST = 8  # works that are tried, from the last one back, for one that was launched before the blocking call
 
@@ -50,27 +54,26 @@ class SyncEvents:
 def select_calls(trace: Trace, regex: str, start: int, end: int) -> I32:
     """Select the runtime calls of these names that overlap the time from `start` to `end`: int32[k] by start."""
     matches = compile_later(regex).match
-    wanted = np.fromiter((matches(name) is not None for name in trace.names), np.bool_, len(trace.names))
+    wanted = [number for number, name in enumerate(trace.names) if matches(name)]
     parts: list[I32] = [np.zeros(0, np.int32)]
-    for lane in trace.lanes:
-        if lane.role is Role.THREAD and wanted.any():
+    for lane in trace.lanes if wanted else ():
+        if lane.role is Role.THREAD:
             until = lane.first + int(trace.start[lane.first : lane.last].searchsorted(end))
             found = lane.first + np.flatnonzero(trace.kind[lane.first : until] == Kind.RUNTIME)
             found = found[trace.start[found] + trace.duration[found] > start]
-            parts.append(found[wanted[trace.name[found]]].astype(np.int32))
+            parts.append(found[is_in(trace.name[found], wanted)].astype(np.int32))
     events = np.concatenate(parts)
     return events[np.argsort(trace.start[events], kind="stable")]
 
 
 def read_sync_events(trace: Trace, calls: I32) -> SyncEvents:
     """Read the `cuda_sync` events of these calls, joined by correlation."""
-    empty = np.zeros(0, np.int64)
     events = np.flatnonzero(trace.kind == Kind.SYNC)
     call = _join_correlation(trace.correlation[calls], calls, trace.correlation[events])
-    events, call = events[call >= 0], call[call >= 0]
+    events, call = events[call != NO_EVENT], call[call != NO_EVENT]
     if not len(events):
-        return SyncEvents(empty, empty, empty, empty)
-    records = select_calls(trace, RECORD_REGEX, *_whole(trace))
+        return SyncEvents(*np.zeros((4, 0), np.int64))
+    records = select_calls(trace, RECORD_REGEX, -NEVER, NEVER)
     record = _join_correlation(trace.correlation[records], records, _arg(trace, "wait_record", events))
     device = _arg(trace, "device", events)
     return SyncEvents(
@@ -84,20 +87,19 @@ def read_sync_events(trace: Trace, calls: I32) -> SyncEvents:
 def add_stream_waits(graph: GraphColumns, trace: Trace) -> I32:
     """Add edges for streams that wait for events; return the calls whose wait is not known: int32[k]."""
     window = graph.window
-    calls = select_calls(trace, STREAM_WAIT_REGEX, _whole(trace)[0], window.cpu_end)
+    calls = select_calls(trace, STREAM_WAIT_REGEX, -NEVER, window.cpu_end)
     if not len(calls):
         return calls
     syncs = read_sync_events(trace, calls)
-    known = np.flatnonzero((syncs.record >= 0) & (syncs.source_lane >= 0) & (syncs.waiting_lane >= 0))
+    known = np.flatnonzero(syncs.record != NO_EVENT)
     source = _find_launched_before(graph, syncs.source_lane[known], trace.start[syncs.record[known]])
-    work = graph.window.work
-    target = _find_next(
-        work.lane.astype(np.int64), work.launch_start, syncs.waiting_lane[known], trace.start[syncs.call[known]]
-    )
+    lane = window.work.lane.astype(np.int64)
+    target = _find_next(graph, lane, syncs.waiting_lane[known], trace.start[syncs.call[known]])
     _add_event_edges(graph, EdgeKind.EVENT, source, target)
     unknown: I32 = calls[~is_in(calls, syncs.call)]
-    _add_waits_by_order(graph, trace, unknown)
-    _add_waits_by_time(graph, trace, unknown)
+    if len(unknown):
+        _add_waits_by_order(graph, trace, unknown)
+        _add_waits_by_time(graph, trace, unknown)
     inside: I32 = unknown[trace.start[unknown] >= window.start]
     return inside
 
@@ -110,8 +112,6 @@ def _add_waits_by_order(graph: GraphColumns, trace: Trace, calls: I32) -> None:
     """
     window, work = graph.window, graph.window.work
     records = select_calls(trace, RECORD_REGEX, window.start, window.cpu_end)
-    if not len(calls) or not len(records) or not len(work):
-        return
     record = find_last_ended(
         trace.lane[records].astype(np.int64),
         trace.start[records],
@@ -119,13 +119,13 @@ def _add_waits_by_order(graph: GraphColumns, trace: Trace, calls: I32) -> None:
         trace.start[calls],
         window.start,
     )
-    calls, recorded = calls[record >= 0], records[record[record >= 0]]
-    thread = np.where(work.is_launched, trace.lane[work.launch], -1).astype(np.int64)
+    calls, recorded = calls[record != NO_EVENT], records[record[record != NO_EVENT]]
+    thread = _find_launch_threads(trace, work)
     source = find_last_ended(
         thread, work.launch_start, trace.lane[recorded].astype(np.int64), trace.start[recorded], window.start
     )
-    target = _find_next(thread, work.launch_start, trace.lane[calls].astype(np.int64), trace.start[calls])
-    found = (source >= 0) & (target >= 0)
+    target = _find_next(graph, thread, trace.lane[calls].astype(np.int64), trace.start[calls])
+    found = (source != NO_WORK) & (target != NO_WORK)
     source, target = source[found], target[found]
     other = (work.lane[source] != work.lane[target]) & (work.end[source] <= work.start[target])
     _add_event_edges(graph, EdgeKind.EVENT_BY_ORDER, source[other], target[other])
@@ -138,30 +138,24 @@ def _add_waits_by_time(graph: GraphColumns, trace: Trace, calls: I32) -> None:
     before it on its stream, and the other work had been launched by then.
     """
     window, work = graph.window, graph.window.work
-    if not len(calls) or not len(work):
-        return
     by_launch = np.lexsort((work.start, work.launch_start, work.lane))
-    previous = np.full(len(work), window.start - (1 << 40), np.int64)
+    previous = np.full(len(work), np.iinfo(np.int64).min)
     same = work.lane[by_launch[1:]] == work.lane[by_launch[:-1]]
     previous[by_launch[1:][same]] = work.launch_start[by_launch[:-1][same]]
     told = np.sort(trace.start[calls])
-    last_told = told.searchsorted(work.launch_start) - 1
-    was_told = (last_told >= 0) & (told[np.maximum(last_told, 0)] > previous)
-    lane = work.lane.astype(np.int64)
-    before = find_last_ended(lane, work.end, lane, work.start, window.start)
-    ready = np.maximum(work.launch_end, np.where(before >= 0, work.end[before], window.start))
-    target = np.flatnonzero(work.is_launched & was_told & (work.start - ready > SHORT_GAP))
+    told_count = told.searchsorted(work.launch_start)
+    was_told = told_count > told.searchsorted(previous, side="right")
+    is_late = work.start - graph.ready_times > SHORT_GAP
+    target = np.flatnonzero(work.is_launched & was_told & is_late)
     one = np.zeros(len(work), np.int64)
     source = find_last_ended(one, work.end, one[target], work.start[target], window.start)
-    usable = (source >= 0) & (work.lane[source] != work.lane[target])
-    usable &= (work.start[target] - work.end[source] <= SHORT_GAP) & (
-        work.launch_start[source] < told[last_told[target]]
-    )
+    usable = (work.lane[source] != work.lane[target]) & (work.start[target] - work.end[source] <= SHORT_GAP)
+    usable &= work.launch_start[source] < told[told_count[target] - 1]
     _add_event_edges(graph, EdgeKind.EVENT_BY_ORDER, source[usable], target[usable])
 
 
 def _add_event_edges(graph: GraphColumns, kind: EdgeKind, source: I64, target: I64) -> None:
-    found = (source >= 0) & (target >= 0)
+    found = (source != NO_WORK) & (target != NO_WORK)
     source, target = source[found], target[found]
     graph.add_edges(kind, graph.work_ends(source), graph.work_starts(target), graph.window.work.event[target])
 
@@ -175,18 +169,18 @@ def add_blocking_calls(graph: GraphColumns, trace: Trace) -> int:
     calls = select_calls(trace, SYNC_CALL_REGEX, window.start, window.cpu_end)
     copying = select_calls(trace, _COPY_CALL_REGEX, window.start, window.cpu_end)
     begin, end = trace.start[calls], trace.start[calls] + trace.duration[calls]
-    syncs = read_sync_events(trace, calls) if len(calls) else None
-    waited, is_named = _find_named_work(graph, trace, calls, syncs)
+    waited, is_named = _find_named_work(graph, trace, calls)
     by_order = _find_work_by_order(graph, trace, calls, begin, end)
     for_device = np.array([_DEVICE_CALL.search(trace.names[name]) is not None for name in trace.name[calls]], np.bool_)
     source = np.where(is_named, waited, by_order)
-    has_ended = (source >= 0) & (work.end[source] <= end) if len(work) else source >= 0
+    work_end = np.append(work.end, NEVER)[source]
+    has_ended = work_end <= end
     for kind, chosen in ((EdgeKind.SYNC, is_named), (EdgeKind.SYNC_BY_ORDER, ~is_named & ~for_device)):
         _add_sync_edges(graph, trace, kind, source[has_ended & chosen], calls[has_ended & chosen])
     _add_device_waits(graph, trace, calls[for_device])
     own = np.flatnonzero(is_in(work.launch, copying) & (work.end <= work.launch_end) & work.is_launched)
     _add_sync_edges(graph, trace, EdgeKind.SYNC, own, work.launch[own])
-    is_wait = has_ended & (work.end[source] > begin) if len(work) else has_ended
+    is_wait = has_ended & (work_end > begin)
     is_unknown = ~is_wait & (trace.duration[calls] > _LONG_CALL) & ~is_in(calls, work.launch[own])
     return int(np.count_nonzero(is_unknown))
 
@@ -195,14 +189,12 @@ def _add_device_waits(graph: GraphColumns, trace: Trace, calls: I32) -> None:
     """Add edges to calls that wait for a whole device from the last work that each stream was given before."""
     work = graph.window.work
     lanes = sorted_unique(work.lane).astype(np.int64)
-    if not len(calls) or not len(lanes):
-        return
     call, lane = np.repeat(calls, len(lanes)), np.tile(lanes, len(calls))
     source, returned = _find_launched_before(graph, lane, trace.start[call]), trace.start[call] + trace.duration[call]
     # By the clocks of some GPUs the work ends just after the return: then the call waited for what ended before.
     ended = find_last_ended(work.lane.astype(np.int64), work.end, lane, returned, graph.window.start)
-    source = np.where((source >= 0) & (work.end[source] > returned), ended, source)
-    usable = source >= 0
+    source = np.where(np.append(work.end, -NEVER)[source] > returned, ended, source)
+    usable = source != NO_WORK
     _add_sync_edges(graph, trace, EdgeKind.SYNC, source[usable], call[usable])
 
 
@@ -223,20 +215,19 @@ def _add_sync_edges(graph: GraphColumns, trace: Trace, kind: EdgeKind, source: I
     graph.add_waits(target[waits], np.minimum(end - work_end, OWN_TIME)[waits])
 
 
-def _find_named_work(graph: GraphColumns, trace: Trace, calls: I32, syncs: SyncEvents | None) -> tuple[I64, Bool]:
+def _find_named_work(graph: GraphColumns, trace: Trace, calls: I32) -> tuple[I64, Bool]:
     """Find the work that calls with a `cuda_sync` event wait for: int64[k] or -1, and which calls have one."""
-    found, is_named = np.full(len(calls), -1, np.int64), np.zeros(len(calls), np.bool_)
-    if syncs is None or not len(syncs):
-        return found, is_named
+    found, is_named = np.full(len(calls), NO_WORK, np.int64), np.zeros(len(calls), np.bool_)
+    syncs = read_sync_events(trace, calls)
     order = np.argsort(calls)
     index = order[np.searchsorted(calls[order], syncs.call)]
-    has_event = (syncs.record >= 0) & (syncs.source_lane >= 0)
-    has_stream = ~has_event & (syncs.waiting_lane >= 0)
-    for chosen, lane, time in (
-        (has_event, syncs.source_lane, trace.start[np.maximum(syncs.record, 0)]),
-        (has_stream, syncs.waiting_lane, trace.start[syncs.call]),
+    has_event = (syncs.record != NO_EVENT) & (syncs.source_lane != NO_LANE)
+    has_stream = ~has_event & (syncs.waiting_lane != NO_LANE)
+    for chosen, lane, call in (
+        (has_event, syncs.source_lane, syncs.record),
+        (has_stream, syncs.waiting_lane, syncs.call),
     ):
-        found[index[chosen]] = _find_launched_before(graph, lane[chosen], time[chosen])
+        found[index[chosen]] = _find_launched_before(graph, lane[chosen], trace.start[call[chosen]])
         is_named[index[chosen]] = True
     return found, is_named
 
@@ -247,22 +238,23 @@ def _find_work_by_order(graph: GraphColumns, trace: Trace, calls: I32, begin: I6
     A call for one stream waits for the stream that its thread launched to last, if that work ended during the call.
     """
     window, work = graph.window, graph.window.work
-    if not len(work) or not len(calls):
-        return np.full(len(calls), -1, np.int64)
-    order = np.argsort(work.end, kind="stable")
-    index = np.searchsorted(work.end[order], end, side="right") - 1
+    order = np.append(np.argsort(work.end, kind="stable"), NO_WORK)  # index -1 stands for no work
+    launched = np.append(work.launch_start, -NEVER)
+    index = np.searchsorted(work.end[order[:-1]], end, side="right") - 1
     for _ in range(_NEAREST):
-        late = (index >= 0) & (work.launch_start[order[np.maximum(index, 0)]] >= begin)
-        if not late.any():
-            break
-        index[late] -= 1
-    found = np.where(index >= 0, order[np.maximum(index, 0)], -1)
-    found[(found >= 0) & (work.launch_start[found] >= begin)] = -1
+        index -= launched[order[index]] >= begin
+    found = order[index]
+    found[launched[found] >= begin] = NO_WORK
     for_stream = match_names(trace, re.compile(r"Stream|Memcpy").search, trace.name[calls])
-    thread = np.where(work.is_launched, trace.lane[work.launch], -1).astype(np.int64)
+    thread = _find_launch_threads(trace, work)
     last = find_last_ended(thread, work.launch_start, trace.lane[calls].astype(np.int64), begin - 1, window.start)
-    usable = for_stream & (last >= 0) & (work.end[last] > begin) & (work.end[last] <= end)
-    return np.where(usable, last, found)
+    last_end = np.append(work.end, NEVER)[last]
+    return np.where(for_stream & (last_end > begin) & (last_end <= end), last, found)
+
+
+def _find_launch_threads(trace: Trace, work: GpuWorkColumns) -> I64:
+    """Find the lane of the thread that launched each work: int64[m], -1 for none."""
+    return np.where(work.is_launched, trace.lane[work.launch], NO_LANE).astype(np.int64)
 
 
 def _find_launched_before(graph: GraphColumns, lane: I64, time: I64) -> I64:
@@ -271,12 +263,14 @@ def _find_launched_before(graph: GraphColumns, lane: I64, time: I64) -> I64:
     return find_last_ended(work.lane.astype(np.int64), work.launch_start, lane, time - 1, graph.window.start)
 
 
-def _find_next(groups: I64, times: I64, wanted_groups: I64, wanted: I64) -> I64:
-    """Find the member of a group with the earliest time after another one: int64[k] or -1."""
-    order = np.arange(len(times))[::-1]  # among equal times the first member
-    origin = -int(max(times.max(initial=0), wanted.max(initial=0))) - 1
-    found = find_last_ended(groups[order], -times[order], wanted_groups, -wanted - 1, origin)
-    return np.where(found >= 0, order[np.maximum(found, 0)], -1) if len(order) else found
+def _find_next(graph: GraphColumns, groups: I64, wanted_groups: I64, wanted: I64) -> I64:
+    """Find the work of a group, int64[m], that was launched first after a time: int64[k] or -1.
+
+    Times and works are counted backwards: of works that were launched at the same time it is the first one.
+    """
+    times = -graph.window.work.launch_start[::-1]
+    found = find_last_ended(groups[::-1], times, wanted_groups, -wanted - 1, -graph.window.end)
+    return np.where(found == NO_WORK, NO_WORK, len(times) - 1 - found)
 
 
 def _find_lanes(trace: Trace, device: I64, stream: I64) -> I64:
@@ -302,9 +296,4 @@ def _join_correlation(correlation: I64, events: I32, wanted: I64) -> I64:
 
 def _arg(trace: Trace, name: str, events: I64) -> I64:
     column = trace.args.get(name)
-    return np.full(len(events), -1, np.int64) if column is None else column.values_at(events).astype(np.int64)
-
-
-def _whole(trace: Trace) -> tuple[int, int]:
-    first, last = trace.span
-    return first - 1, last + 1
+    return np.full(len(events), NO_EVENT, np.int64) if column is None else column.values_at(events).astype(np.int64)

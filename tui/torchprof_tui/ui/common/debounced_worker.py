@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from time import perf_counter
 from typing import Any
 
@@ -108,7 +109,7 @@ class DebouncedWorker:
             self._timers[subject].stop()
         delay = min(max(self._last_seconds.get(subject, 0.0), DEBOUNCE_SECONDS), MAX_DEBOUNCE_SECONDS)
         now = perf_counter()
-        interval = now - self._changed.get(subject, -MAX_REPEAT_SECONDS)
+        interval = now - self._changed.get(subject, -inf)
         self._changed[subject] = now
         if interval < MAX_REPEAT_SECONDS and delay > DEBOUNCE_SECONDS:
             delay = max(delay, REPEAT_FACTOR * interval)

@@ -1,0 +1,65 @@
+"""Compare the edges of drawn traces, in which times tie and bounds are met exactly, with those of plain loops."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from tests.analysis.critical_path.edge_reference import UNIT, EdgeReference, draw_calls, list_columns
+from tests.helpers.trace_builder import trace
+from torchprof_tui.analysis.critical_path import launch_edges
+from torchprof_tui.analysis.critical_path.dependency_graph import NO_WORK, GraphColumns, find_last_ended
+from torchprof_tui.analysis.critical_path.launch_edges import (
+    add_earlier_edges,
+    add_launch_edges,
+    add_queue_room,
+    add_replay_edges,
+    add_stream_edges,
+)
+from torchprof_tui.analysis.critical_path.step_window import WindowError, find_main_lane, select_window_between
+from torchprof_tui.analysis.critical_path.wait_edges import add_blocking_calls, add_stream_waits
+
+FULL_QUEUE = 2
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_edges_are_those_of_plain_loops(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch_edges, "FULL_QUEUE", FULL_QUEUE)
+    model = trace(*draw_calls(seed), ns=True)
+    first, last = model.span
+    start = first + seed % 5 // 2 * 4 * UNIT
+    end = last - seed % 3 * 4 * UNIT
+    try:
+        window = select_window_between(model, None, find_main_lane(model), start, end)
+    except WindowError:
+        return
+    graph = GraphColumns(window)
+    add_launch_edges(graph, model)
+    add_stream_edges(graph)
+    add_earlier_edges(graph, model)
+    add_replay_edges(graph, model)
+    unknown_waits = add_stream_waits(graph, model)
+    unknown_blocks = add_blocking_calls(graph, model)
+    add_queue_room(graph, model)
+    expected = EdgeReference(model, window, FULL_QUEUE)
+    edges, points, waits = list_columns(graph)
+    assert sorted(edges, key=str) == sorted(expected.edges, key=str)
+    assert points == expected.points
+    assert sorted(waits) == sorted(expected.waits)
+    assert (len(unknown_waits), unknown_blocks) == (expected.unknown_waits, expected.unknown_blocks)
+
+
+def test_the_member_that_ended_last_is_found() -> None:
+    random = Random(2)
+    for count in range(9):
+        origin = 7 * (count % 3 - 1)
+        groups, ends = (np.array([random.randrange(3) for _ in range(count)], np.int64) for _ in range(2))
+        wanted, times = (np.array([random.randrange(-2, 4) for _ in range(30)], np.int64) for _ in range(2))
+        ends, times = ends + origin - 1, times + origin
+        found = find_last_ended(groups, ends, wanted, times, origin)
+        for group, time, number in zip(wanted.tolist(), times.tolist(), found.tolist(), strict=True):
+            members = [(max(int(end), origin), k) for k, end in enumerate(ends) if groups[k] == group]
+            expected = max((each for each in members if each[0] <= time), default=(0, NO_WORK))[1]
+            assert number == expected
