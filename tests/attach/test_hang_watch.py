@@ -284,6 +284,7 @@ def read_first_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out.splitlines()[0]
 
 
+@pytest.mark.long  # each push: its parts above, and a live job that hangs in tests/hang/test_faults.py
 @pytest.mark.slow
 def test_a_job_with_a_recorder_that_hangs_is_dumped_and_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

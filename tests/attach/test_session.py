@@ -46,7 +46,7 @@ def test_a_trace_is_private_and_says_where_it_comes_from(
     assert "ACTIVITIES_ITERATIONS=3;" in read_said(folder)[1]
 
 
-@pytest.mark.parametrize("count", [30, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [12, pytest.param(200, marks=pytest.mark.long)])
 def test_many_triggers_leave_nothing_behind(session: Session, start_job: StartJob, tmp_path: Path, count: int) -> None:
     process = start_job()
     job = find_job(session, process)

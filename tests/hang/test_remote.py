@@ -95,7 +95,7 @@ time.sleep(600)
             (["-c", RANKS, "no", ".", "no"], {"SLURM_PROCID": "71"}, 0),  # any helper of a batch script
             (["torchrun", "train.py"], {"RANK": "71"}, 0),
         ],
-        2,
+        1,
     ),
 )
 def test_live_lists_ranks_and_not_what_they_start(
@@ -155,6 +155,7 @@ def test_live_over_ssh_takes_stacks_with_py_spy(host: sshd.Sshd, tmp_path: Path)
         assert [process.poll() for process in ranks] == [None, None]
 
 
+@pytest.mark.long  # each push: folders on a host, and object stores in tests/trace/sources/test_s3.py
 def test_a_folder_of_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
     s3fs = pytest.importorskip("s3fs")
     pytest.importorskip("flask")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.command_line import PROGRAM, call_main, run_program
+from tests.helpers.command_line import PROGRAM, call_main, read_error_line, run_program
 from tests.helpers.terminal import Terminal
 from torchprof_samples import find
+from torchprof_tui.commands.info import main as info
 from torchprof_tui.program.crash_report import (
     FOLDER_NAME,
     MAX_REPORTS,
@@ -23,16 +23,6 @@ from torchprof_tui.program.crash_report import (
 from torchprof_tui.program.phase_log import note_phase
 
 SAMPLE = find("matmul_add_64_cold_eager").path
-
-BROKEN_COMMAND = """
-import sys
-from torchprof_tui.commands.info import main as command
-def fail(options):
-    raise KeyError("".join(["sec", "ret::kernel"]))
-command.run = fail
-from torchprof_tui.cli import main
-sys.exit(main())
-"""
 
 BROKEN_APP = """
 import sys
@@ -64,10 +54,14 @@ def fail(error: Exception) -> Exception:
         return raised
 
 
-def run_broken(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run `info`, whose command raises KeyError."""
-    command = [sys.executable, "-c", BROKEN_COMMAND, "info", str(SAMPLE), *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+@pytest.fixture
+def _info_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the command `info` raise KeyError."""
+
+    def run(options: object) -> int:
+        raise KeyError("".join(["sec", "ret::kernel"]))
+
+    monkeypatch.setattr(info, "run", run)
 
 
 def test_a_report_says_what_is_needed_and_nothing_of_the_trace(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,18 +108,18 @@ def test_old_reports_are_removed(reports: Path) -> None:
     assert last.stat().st_mode & 0o077 == 0
 
 
-def test_a_command_that_fails_by_a_bug_names_the_report(reports: Path) -> None:
-    result = run_broken()
-    assert result.returncode == 2
-    (line,) = result.stderr.splitlines()
+@pytest.mark.usefixtures("_info_fails")
+def test_a_command_that_fails_by_a_bug_names_the_report(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = read_error_line(capsys, "info", SAMPLE).rstrip()
     (report,) = reports.iterdir()
     assert line == f"torchprof-tui: crashed (KeyError); please report it, the details are in {report}"
     assert "secret" not in report.read_text(encoding="utf-8")
 
 
-def test_debug_still_prints_the_traceback(reports: Path) -> None:
-    result = run_broken("--debug")
-    assert "KeyError: 'secret::kernel'" in result.stderr
+@pytest.mark.usefixtures("_info_fails")
+def test_debug_still_raises_the_error(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyError, match="secret::kernel"):
+        call_main(capsys, "info", SAMPLE, "--debug")
     assert not reports.exists()
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.helpers.hostile_json import documents
+from tests.helpers.long_run import scale_examples
 from torchprof_tui.runs.history import list_past_runs, read_request, save_request
 from torchprof_tui.runs.recording_request import RecordingRequest
 from torchprof_tui.runs.run_result import read_result
@@ -80,7 +81,7 @@ def test_a_current_folder_that_vanished(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @given(documents(), documents())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scale_examples(0.5), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_files_of_a_run_are_read_or_one_line(tmp_path: Path, manifest: object, request_file: object) -> None:
     folder = tmp_path / "run"
     folder.mkdir(exist_ok=True)

@@ -14,6 +14,12 @@ from tests.helpers.paths import ROOT
 from tools import mutation
 
 
+@pytest.fixture(scope="module")
+def mutants() -> list[mutation.Mutant]:
+    """All mutants of the modules."""
+    return mutation.list_mutants()
+
+
 @pytest.mark.parametrize("topic", mutation.TOPICS)
 def test_modules_and_tests_of_a_topic_exist(topic: str) -> None:
     patterns, tests = (words.split() for words in mutation.TOPICS[topic])
@@ -21,8 +27,7 @@ def test_modules_and_tests_of_a_topic_exist(topic: str) -> None:
     assert all((ROOT / path.removeprefix("--ignore=")).exists() for path in tests)
 
 
-def test_a_mutant_is_one_change_of_valid_code() -> None:
-    mutants = mutation.list_mutants()
+def test_a_mutant_is_one_change_of_valid_code(mutants: list[mutation.Mutant]) -> None:
     assert {mutant.topic for mutant in mutants} == set(mutation.TOPICS)
     for mutant in random.Random(5).sample(mutants, 40):
         ast.parse(mutant.text)
@@ -87,8 +92,8 @@ def test_the_code_of_one_function_is_replaced(tmp_path: Path, monkeypatch: pytes
     assert (names["A"]().f(10), names["A"]().g()) == (11, 1)
 
 
-def test_results_go_on_where_a_run_ended(tmp_path: Path) -> None:
-    mutants = random.Random(6).sample(mutation.list_mutants(), 3)
+def test_results_go_on_where_a_run_ended(tmp_path: Path, mutants: list[mutation.Mutant]) -> None:
+    mutants = random.Random(6).sample(mutants, 3)
     rows = [
         {"module": mutant.module, "line": mutant.line, "difference": mutant.difference, "outcome": outcome}
         for mutant, outcome in zip(mutants, ("caught", "survived"), strict=False)

@@ -14,6 +14,8 @@ from textual.pilot import Pilot
 
 from tests.helpers.explorer_app import settled, until
 from tests.helpers.paths import SAMPLES
+from tests.helpers.warm_program import fork_torch
+from torchprof_try import program_process
 from torchprof_try.estimates import Saving
 from torchprof_try.patches import Places
 from torchprof_try.program_process import TrialsStopped
@@ -208,10 +210,14 @@ async def test_enter_compares_the_traces_after_the_trials() -> None:
 
 SLEEPER = """
 import os, sys, time, torch
-open("new.txt", "w").close()
-if os.fork() == 0:
+read, write = os.pipe()
+child = os.fork()
+if child == 0:
     os.setsid()
+    os.write(write, b".")
     time.sleep(600)
+os.read(read, 1)
+print(os.getpid(), child, file=open("new.txt", "w"))
 time.sleep(600)
 """
 
@@ -222,27 +228,22 @@ async def test_a_real_process_ends_with_its_children_and_its_files(
 ) -> None:
     (tmp_path / "sleeper.py").write_text(SLEEPER)
     monkeypatch.chdir(tmp_path)
+    fork_torch(monkeypatch, program_process)
     trials = Trials(TrialRequest((str(tmp_path / "sleeper.py"),)))
+    new = tmp_path / "new.txt"
     async with opened(trials) as (screen, pilot):
-        await until(pilot, (tmp_path / "new.txt").exists)
+        await until(pilot, lambda: new.exists() and new.read_text().endswith("\n"))
+        pids = [int(word) for word in new.read_text().split()]
+        assert all(map(_is_running, pids))
         await pilot.press("escape")
         await until(pilot, lambda: not screen.is_trying)
         assert sorted(os.listdir(tmp_path)) == ["sleeper.py"]
-    running = [Path(f"/proc/{pid}") for pid in os.listdir("/proc") if pid.isdecimal() and pid != str(os.getpid())]
-    here = [path for path in running if _read_link(path / "cwd") == str(tmp_path)]
-    # A process that reads traces for this one may have begun here, too; it stays.
-    assert not [path for path in here if b"sleeper.py" in _read_command(path)]
+    assert not any(map(_is_running, pids))
 
 
-def _read_command(process: Path) -> bytes:
+def _is_running(pid: int) -> bool:
     try:
-        return (process / "cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def _read_link(path: Path) -> str:
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"  # which its parent has not asked for yet

@@ -63,7 +63,7 @@ def check_sums(card: CommunicationCard) -> None:
 
 
 FSDP = pytest.param("fsdp_4ranks", marks=pytest.mark.long)  # 43 MB, which the slow reference takes long to read
-RUNS = ["ddp_4ranks", "public/facebookresearch+param", FSDP]
+RUNS = ["ddp_4ranks", pytest.param("public/facebookresearch+param", marks=pytest.mark.long), FSDP]
 PAIRED_RUNS = ["ddp_4ranks", FSDP]
 
 

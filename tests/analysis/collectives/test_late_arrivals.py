@@ -33,7 +33,7 @@ def straggler(trace: Trace) -> Finding:
     return found
 
 
-@pytest.mark.parametrize("name", keep_some(reversed(SHARED_RANK_SETS), 2))
+@pytest.mark.parametrize("name", keep_some(reversed(SHARED_RANK_SETS), 1))
 def test_shared_ranks_against_the_json(name: str) -> None:
     """Last rank, delay, longest wait and all waits of every collective, computed from the JSON."""
     paths, trace = load_shared_ranks(name)
@@ -243,7 +243,7 @@ def test_the_sleep_in_ddp_is_found() -> None:
     assert straggler(trace).answer.seen.startswith("rank 2 arrives last at 21 of 21 collectives")
 
 
-@pytest.mark.parametrize(("name", "rank"), [("fsdp", 1), ("dlrm", 7)])
+@pytest.mark.parametrize(("name", "rank"), [pytest.param("fsdp", 1, marks=pytest.mark.long), ("dlrm", 7)])
 def test_the_straggler_of_shared_ranks(name: str, rank: int) -> None:
     found = straggler(load_shared_ranks(name)[1])
     assert found.has_fired

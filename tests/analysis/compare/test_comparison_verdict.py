@@ -120,7 +120,7 @@ def test_a_trace_against_itself_has_no_causes() -> None:
             ("gc_pauses", "idle:host_code", "gc-pause", "host.py(190): step"),
             ("exposed_all_gather", "exposed_communication", "exposed-comm", "forward"),
         ],
-        5,
+        3,
     ),
 )
 def test_the_first_cause_is_the_fault_that_was_mended(fault: str, part: str, pattern: str, line: str) -> None:

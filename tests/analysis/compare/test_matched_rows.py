@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.analysis.compare.sides import load_side, side_of
-from tests.helpers.long_run import scale_examples
+from tests.helpers.long_run import keep_some, scale_examples
 from tests.helpers.paths import SAMPLES, SHARED_TRACES
 from tests.helpers.trace_builder import Entry, cpu, kernel, runtime, step, trace
 from torchprof_tui.analysis.compare.matched_rows import (
@@ -276,7 +276,7 @@ def programs(draw: st.DrawFn) -> Trace:
 
 
 @given(programs(), programs())
-@settings(max_examples=scale_examples(1), deadline=None)
+@settings(max_examples=scale_examples(0.4), deadline=None)
 def test_sums_and_mirror_image(first: Trace, second: Trace) -> None:
     for by in ALL_BY:
         assert_properties(side_of(first), side_of(second), by)
@@ -311,7 +311,7 @@ def sample(name: str) -> Side:
     return load_side(SAMPLES / f"{name}.pt.trace.json.gz")
 
 
-@pytest.mark.parametrize(("first", "second"), list(combinations(SAMPLE_NAMES, 2)))
+@pytest.mark.parametrize(("first", "second"), keep_some(combinations(SAMPLE_NAMES, 2), 7))
 def test_properties_of_sample_pairs(first: str, second: str) -> None:
     for by in ALL_BY:
         assert_properties(sample(first), sample(second), by)
@@ -359,7 +359,9 @@ def test_compiled_training_leaves_no_gpu_work_unexplained() -> None:
     ("first", "second"),
     [
         pytest.param("pairs/timesformer_mi300.json.gz", "pairs/timesformer_h100.json.gz", marks=pytest.mark.long),
-        ("gpt2_train_modules_flops.pt.trace.json.gz", "gpt2_train_compile.pt.trace.json.gz"),
+        pytest.param(
+            "gpt2_train_modules_flops.pt.trace.json.gz", "gpt2_train_compile.pt.trace.json.gz", marks=pytest.mark.long
+        ),
         ("cuda_graph_replay.pt.trace.json.gz", "gpt2_train_compile.pt.trace.json.gz"),
     ],
 )

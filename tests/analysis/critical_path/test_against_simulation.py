@@ -41,7 +41,7 @@ def list_kernels(trace: Trace, path: CriticalPath) -> list[str]:
 
 
 @given(PROGRAMS)
-@settings(max_examples=scale_examples(3), deadline=None)
+@settings(max_examples=scale_examples(2), deadline=None)
 def test_the_path_is_the_chain_of_what_decided_each_time(program: list[Instruction]) -> None:
     simulated = simulate(program)
     trace = simulated.build_trace()

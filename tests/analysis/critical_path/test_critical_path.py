@@ -447,7 +447,7 @@ def test_a_step_that_is_not_there_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "sample", keep_some(sorted(SAMPLES.glob("*.json.gz")), 12), ids=lambda path: path.name.split(".")[0]
+    "sample", keep_some(sorted(SAMPLES.glob("*.json.gz")), 6), ids=lambda path: path.name.split(".")[0]
 )
 def test_all_steps_of_the_samples_are_tiled(sample: Any) -> None:
     with open_trace(sample) as opened:

@@ -11,8 +11,8 @@ from functools import cache
 
 import pytest
 
-from tests.helpers.expectation_checks import assert_consistent, fixed_scopes, random_scopes
-from tests.helpers.long_run import keep_some
+from tests.helpers.expectation_checks import assert_consistent, choose_scopes
+from tests.helpers.long_run import keep_some, scale_examples
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.paths import FIXTURES
 from tools.fault_programs.registry import FAULTS
@@ -38,13 +38,13 @@ WITH_SENTENCE = [name for name, fault in FAULTS.items() if fault.sentence]
 WITH_PATTERN = [name for name, fault in FAULTS.items() if fault.pattern]
 
 
-@pytest.mark.parametrize("name", WITH_SENTENCE)
+@pytest.mark.parametrize("name", keep_some(WITH_SENTENCE, 10))
 def test_the_first_sentence_names_the_fault(name: str) -> None:
     sentence = _read_first_sentence(name, "faulty")
     assert any(re.search(mention, sentence) for mention in FAULTS[name].sentence), sentence
 
 
-@pytest.mark.parametrize("name", keep_some(WITH_SENTENCE, 7))
+@pytest.mark.parametrize("name", keep_some(WITH_SENTENCE, 4))
 def test_the_first_sentence_about_the_mended_twin_does_not(name: str) -> None:
     sentence = _read_first_sentence(name, "mended")
     assert not any(re.search(mention, sentence) for mention in FAULTS[name].sentence), sentence
@@ -63,5 +63,5 @@ def test_the_pattern_of_a_fault_fires_for_it_alone(name: str) -> None:
 @pytest.mark.parametrize("name", keep_some(WITH_PATTERN, 1))
 def test_the_answers_are_consistent_in_every_scope(name: str) -> None:
     checker = Checker(load_trace(str(FIXTURES / "faults" / f"{name}.faulty.json.gz"), cache=False))
-    for scope in [*fixed_scopes(checker), *random_scopes(checker, name, 6)]:
+    for scope in choose_scopes(checker, name, min(scale_examples(0.4), 16)):
         assert_consistent(checker, scope)

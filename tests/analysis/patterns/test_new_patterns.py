@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.helpers.expectation_checks import assert_consistent, fixed_scopes, random_scopes
+from tests.helpers.expectation_checks import assert_consistent, choose_scopes
 from tests.helpers.expectations import FOLDER
-from tests.helpers.long_run import keep_some
+from tests.helpers.long_run import keep_some, scale_examples
 from tests.helpers.merged_ranks import load_shared_ranks
 from tests.helpers.paths import FIXTURES, SHARED_TRACES
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
@@ -73,7 +73,7 @@ def check_expected(expected: Expected) -> Finding:
 
 
 @pytest.mark.parametrize(
-    "expected", keep_some(EXPECTED, 30), ids=lambda expected: f"{expected.id}-{Path(expected.trace).name}"
+    "expected", keep_some(EXPECTED, 15), ids=lambda expected: f"{expected.id}-{Path(expected.trace).name}"
 )
 def test_answers_equal_what_was_read_from_the_file(expected: Expected) -> None:
     answer = check_expected(expected).answer
@@ -95,5 +95,5 @@ def test_each_pattern_fires_on_a_real_trace_and_is_absent_on_another() -> None:
 @pytest.mark.parametrize("path", sorted(RECORDED.glob("*.gz")), ids=lambda path: path.name.partition(".")[0])
 def test_recordings_are_checked_consistently(path: Path) -> None:
     checker = build_checker(path)
-    for scope in [*fixed_scopes(checker), *random_scopes(checker, path.name, 8)]:
+    for scope in choose_scopes(checker, path.name, min(scale_examples(0.2), 16)):
         assert_consistent(checker, scope)

@@ -12,12 +12,11 @@ from tests.helpers.expectation_checks import (
     ExpectationTests,
     RealTrace,
     assert_consistent,
-    fixed_scopes,
+    choose_scopes,
     ids_in_state,
-    random_scopes,
 )
 from tests.helpers.expectations import SHARED
-from tests.helpers.long_run import keep_some
+from tests.helpers.long_run import keep_some, scale_examples
 from tests.helpers.paths import SHARED_TRACES, find_shared_trace, mark_long_traces
 from tests.helpers.public_traces import PUBLIC_EXPECTATIONS
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
@@ -40,7 +39,7 @@ _LATER_RANKS = re.compile("fsdp_4ranks/rank[1-3]")  # 11 MB each, with the answe
 @pytest.fixture(
     scope="module",  # all tests of one trace run in a row
     params=keep_some(
-        [pytest.param(name, marks=pytest.mark.long if _LATER_RANKS.match(name) else ()) for name in SHARED], 22
+        [pytest.param(name, marks=pytest.mark.long if _LATER_RANKS.match(name) else ()) for name in SHARED], 12
     ),
 )
 def real(request: pytest.FixtureRequest) -> RealTrace:
@@ -63,13 +62,11 @@ def test_every_trace_has_its_expectation_and_every_expectation_all_patterns() ->
         assert {str(path.relative_to(TRACES)).removesuffix(TRACE_SUFFIX) for path in files} == set(SHARED)
 
 
-@pytest.mark.parametrize("path", keep_some(mark_long_traces(PUBLIC), 12))
+@pytest.mark.parametrize("path", keep_some(mark_long_traces(PUBLIC), 8))
 def test_public_traces_are_checked_consistently(path: Path) -> None:
     """And with the expected answers, where there are any."""
     checker = Checker(load_trace(str(path), cache=False))
-    small = path.stat().st_size < SMALL
-    fixed = fixed_scopes(checker) if small else [checker.default_scope]
-    for scope in [*fixed, *random_scopes(checker, path.name, 8 if small else 3)]:
+    for scope in choose_scopes(checker, path.name, min(scale_examples(0.2), 16 if path.stat().st_size < SMALL else 3)):
         assert_consistent(checker, scope)
     expected = PUBLIC_EXPECTATIONS.get(str(path.relative_to(TRACES / "public")))
     if expected:

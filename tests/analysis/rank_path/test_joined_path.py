@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.analysis.rank_path.simulated_ranks import Instruction, simulate_run, write_late_run
+from tests.helpers.long_run import scale_examples
 from tests.helpers.merged_ranks import load_merged_ranks, load_shared_ranks
 from torchprof_tui.analysis.critical_path.critical_path import CriticalPath, find_critical_path
 from torchprof_tui.analysis.critical_path.segments import NO_RANK, SegmentKind
@@ -57,7 +58,7 @@ def list_work(trace: Trace, path: CriticalPath) -> list[tuple[int, str]]:
 
 
 @given(PROGRAMS)
-@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=scale_examples(0.4), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 def test_the_path_is_the_chain_of_what_decided_each_time_on_all_ranks(program: list[Instruction]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         simulated = simulate_run(program, RANKS, Path(folder))
@@ -138,7 +139,9 @@ def test_a_step_that_one_rank_lacks_is_refused(tmp_path: Path) -> None:
         find_joined_path(ranks_of(late_run(tmp_path)), 7)
 
 
-@pytest.mark.parametrize(("name", "late"), [("ddp", 2), ("fsdp", None), ("dlrm", None)])
+@pytest.mark.parametrize(
+    ("name", "late"), [("ddp", 2), pytest.param("fsdp", None, marks=pytest.mark.long), ("dlrm", None)]
+)
 def test_recorded_ranks_are_followed_and_tiled(name: str, late: int | None) -> None:
     _, trace = load_shared_ranks(name)
     ranks = ranks_of(trace)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.trace_builder import cpu, kernel, step, trace
 from torchprof_tui.analysis.repetition.repetitions import Pattern, Repetitions, find_repetitions
@@ -144,6 +145,7 @@ def strip_annotations(path: Path, out: Path) -> Path:
 class TestRecordedTraces:
     """What was run is known: tokens by the calls of argmax, layers by the attention kernels, steps as recorded."""
 
+    @pytest.mark.long  # each push: the tokens and layers of a decode that is built without steps, above
     def test_tokens_of_a_decode_without_steps_and_annotations(self, tmp_path: Path) -> None:
         source = SHARED_TRACES / "llama_decode_eager.pt.trace.json.gz"
         if not source.exists():
@@ -166,8 +168,8 @@ class TestRecordedTraces:
     @pytest.mark.parametrize(
         ("name", "layers"),
         [
-            ("gpt2_train_modules_flops", [18, 18]),
-            ("gpt2_train_compile", [18, 18]),
+            pytest.param("gpt2_train_modules_flops", [18, 18], marks=pytest.mark.long),
+            pytest.param("gpt2_train_compile", [18, 18], marks=pytest.mark.long),
             ("gpt2_train_stack_memory", [12, 12]),
             ("resnet18_starved_dataloader", []),
         ],
@@ -183,13 +185,16 @@ class TestRecordedTraces:
 
     @pytest.mark.parametrize(
         ("name", "layers"),
-        [
-            ("graphs/sglang_decode/sglang_Qwen3-8B_decode.json.gz", 36),
-            ("graphs/sglang_prefilldecode/sglang_Qwen3-8B_prefilldecode.json.gz", 36),
-            ("graphs/vllm_decode_full/graph_execution.json.gz", 24),
-            ("pairs/timesformer_h100.json.gz", 12),
-            ("pairs/timesformer_mi300.json.gz", 12),
-        ],
+        keep_some(
+            [
+                ("graphs/sglang_decode/sglang_Qwen3-8B_decode.json.gz", 36),
+                ("graphs/sglang_prefilldecode/sglang_Qwen3-8B_prefilldecode.json.gz", 36),
+                ("graphs/vllm_decode_full/graph_execution.json.gz", 24),
+                ("pairs/timesformer_h100.json.gz", 12),
+                ("pairs/timesformer_mi300.json.gz", 12),
+            ],
+            2,
+        ),
     )
     def test_layers_of_one_pass(self, name: str, layers: int) -> None:
         found = find_repetitions(open_shared(name))

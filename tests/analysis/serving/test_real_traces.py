@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SHARED_TRACES
 from torchprof_tui.analysis.serving.report import report_serving
 from torchprof_tui.analysis.serving.serving_steps import KINDS, ServingReport
@@ -39,7 +40,7 @@ def test_the_shared_folder_has_traces_of_both_engines() -> None:
     assert sum(_SGLANG.match(name) is not None for name in names) >= 3
 
 
-@pytest.mark.parametrize("path", TRACES, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize("path", keep_some(TRACES, 2), ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_kinds_batches_and_times_are_those_of_the_annotations(path: Path) -> None:
     events = read_events(path)
     outer = [event for event in events if event.get("cat") == "user_annotation" and _ANNOTATION.match(event["name"])]

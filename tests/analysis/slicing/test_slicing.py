@@ -77,7 +77,7 @@ def sequence(entry: Entry) -> Any:
 
 
 @pytest.mark.skipif(not PICKED, reason="no traces here")
-@pytest.mark.parametrize("path", keep_some(PICKED, 6), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", keep_some(PICKED, 3), ids=lambda path: path.name)
 def test_against_the_files_own_entries(path: Path, tmp_path: Path) -> None:
     try:
         every = entries_of(path)
@@ -410,7 +410,7 @@ def test_wrong_calls_are_one_line(
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_large_keys_are_kept_whole(tmp_path: Path, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     frames = {str(k): {"category": "python", "name": f"frame {k} \u2192", "parent": k // 2} for k in range(3000)}
     made = {

@@ -189,7 +189,7 @@ def test_flops_belong_to_the_kernel_that_does_them(
 @pytest.mark.parametrize(
     ("file", "is_whole"),
     [
-        ("gpt2_train_modules_flops.pt.trace.json.gz", True),
+        pytest.param("gpt2_train_modules_flops.pt.trace.json.gz", True, marks=pytest.mark.long),
         ("resnet18_starved_dataloader.pt.trace.json.gz", True),
         # 2.5 GFLOP were those of fills and 1.0 those of split-K sums: their products were not recorded
         ("public/facebookresearch+HolisticTraceAnalysis/sampled_rank-0.json.gz", False),

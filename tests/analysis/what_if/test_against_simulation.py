@@ -40,7 +40,7 @@ def test_nothing_changed_and_times_one_change_nothing(program: list[Instruction]
 
 
 @given(PROGRAMS, FACTORS, st.randoms(use_true_random=False))
-@settings(max_examples=scale_examples(2), deadline=None)
+@settings(max_examples=scale_examples(1), deadline=None)
 def test_a_shorter_kernel_as_in_the_simulated_machine(program: list[Instruction], factor: float, random) -> None:  # type: ignore[no-untyped-def]
     launches = [number for number, each in enumerate(program) if each[0] == "launch"]
     assume(launches)
@@ -53,7 +53,7 @@ def test_a_shorter_kernel_as_in_the_simulated_machine(program: list[Instruction]
 
 
 @given(PROGRAMS, SCALED, FACTORS, FACTORS)
-@settings(max_examples=scale_examples(2), deadline=None)
+@settings(max_examples=scale_examples(1), deadline=None)
 def test_faster_parts_never_make_a_step_longer(program: list[Instruction], text: str, one: float, two: float) -> None:
     forecaster = Forecaster(make_model(program))
     try:

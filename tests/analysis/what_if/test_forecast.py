@@ -183,7 +183,7 @@ def test_what_changes_nothing_is_refused(scenario: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "sample", keep_some(sorted(SAMPLES.glob("*.json.gz")), 12), ids=lambda path: path.name.split(".")[0]
+    "sample", keep_some(sorted(SAMPLES.glob("*.json.gz")), 6), ids=lambda path: path.name.split(".")[0]
 )
 def test_samples_are_replayed_and_never_slower_with_less(sample: Any) -> None:
     with open_trace(sample) as opened:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.long_run import keep_some
 from tests.helpers.merged_ranks import load_merged_ranks, load_shared_ranks
 from tests.helpers.rank_traces import Collective, Entry, Run
 from torchprof_tui.analysis.what_if.forecast import Forecaster
@@ -82,7 +83,7 @@ def test_one_rank_has_no_late_one(tmp_path: Path) -> None:
         Forecaster(build_step_model(trace.merged_ranks.all[0].trace)).predict(["late-rank=0"])
 
 
-@pytest.mark.parametrize("name", ["ddp", "fsdp"])
+@pytest.mark.parametrize("name", keep_some(["ddp", "fsdp"], 1))
 def test_real_ranks_are_replayed_together(name: str) -> None:
     _, trace = load_shared_ranks(name)
     model = build_step_model(trace)

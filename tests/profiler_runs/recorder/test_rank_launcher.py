@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -20,7 +21,7 @@ from tests.profiler_runs.conftest import HARNESS, Start
 from torchprof_runs.recorder import rank_environment as ranks
 from torchprof_runs.recorder import rank_launcher
 from torchprof_runs.recorder.options import UsageError, parse_options
-from torchprof_runs.recorder.status_messages import Reporter
+from torchprof_runs.recorder.status_messages import STATUS_VARIABLE, Reporter
 
 DDP = """
 import os, sys, torch, torch.distributed as dist
@@ -75,6 +76,58 @@ def test_ranks_that_another_launcher_started_share_one_folder(start: Start, tmp_
         assert f"torchprof[rank {rank}]: kept steps 3 to 5" in run.err
 
 
+RANK = """
+import json, os, signal, sys, time
+rank, folder = os.environ["RANK"], sys.argv[1]
+def write(state, *kept):
+    with open(f"{folder}/manifest.rank{rank}.json", "w") as file:
+        json.dump({"rank": int(rank), "world_size": 2, "state": state, "kept": kept}, file)
+def save(*_):
+    write("ended", {"trace": "a.json"})
+    sys.exit(1)
+signal.signal(signal.SIGTERM, save)
+write("running")
+print(json.dumps({"phase": "recording", "rank": int(rank)}), file=os.fdopen(int(os.environ["TORCHPROF_STATUS"]), "w"))
+if rank == "1":
+    while not os.path.exists(f"{folder}/ready"):
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+open(f"{folder}/ready", "w").close()
+signal.pause()
+"""
+
+
+def test_the_first_rank_to_die_ends_the_others_which_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small programs as the ranks; `test_a_rank_that_dies_does_not_lose_the_others` has torch's in the long run."""
+    monkeypatch.setattr(rank_launcher, "FAILURE_GRACE_SECONDS", 0.1)
+    read_fd, write_fd = os.pipe()  # the channel is an inherited descriptor, which every rank must get
+    monkeypatch.setenv(STATUS_VARIABLE, str(write_fd))
+    reporter = Reporter(None, str(write_fd))
+    launcher = rank_launcher._RankLauncher(parse_options(["--nproc", "2", "train.py"]), str(tmp_path), reporter)
+    (tmp_path / "rank.py").write_text(RANK)
+    command = [sys.executable, "-S", str(tmp_path / "rank.py"), str(tmp_path)]
+    handlers = [signal.getsignal(signum) for signum in rank_launcher._FORWARDED_SIGNALS]
+    try:
+        status = launcher.run([(command, {"RANK": str(rank)}) for rank in range(2)])
+    finally:
+        for signum, handler in zip(rank_launcher._FORWARDED_SIGNALS, handlers, strict=True):
+            signal.signal(signum, handler)
+    assert status == 128 + signal.SIGKILL
+    for descriptor in {write_fd, reporter.channel} - {None}:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+    with open(read_fd, encoding="utf-8") as channel:
+        messages = [json.loads(line) for line in channel]
+    phases = {(message["rank"], message["phase"]) for message in messages if "phase" in message}
+    assert phases >= {(0, "recording"), (1, "recording")}
+    facts = json.loads((tmp_path / "manifest.json").read_text())
+    assert (facts["state"], facts["exit_status"], facts["world_size"]) == ("ended", 137, 2)
+    assert [entry["rank"] for entry in facts["ranks"]] == [0, 1]
+    assert [entry["kept"] for entry in facts["ranks"]] == [[{"trace": "a.json"}], []]
+    assert "rank 1 ended first, by SIGKILL" in (tmp_path / "log.txt").read_text()
+
+
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_rank_that_dies_does_not_lose_the_others(tmp_path: Path) -> None:
     skip_without("torch")

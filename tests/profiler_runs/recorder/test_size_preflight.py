@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.later_imports import LaterModule, skip_without
-from tests.helpers.long_run import keep_some
+from tests.helpers.paths import ROOT
 from tests.helpers.terminal import Terminal
 from tests.profiler_runs.conftest import HARNESS, Start, train
 from torchprof_runs.recorder.size_question import SizeQuestion
@@ -70,7 +70,24 @@ def test_the_app_is_asked_through_its_pipe(start: Start, tmp_path: Path, answer:
         assert (len(run.steps()) == 30) == (answer == "y")
 
 
-@pytest.mark.parametrize(("lines", "is_whole"), keep_some([(["what?", "y"], True), (["f"], False)], 1))
+ASK = """
+from torchprof_runs.recorder.size_question import SizeQuestion, find_answerer
+ask = find_answerer({}, None)
+print("answered", ask(SizeQuestion(30, 30 * 10**6, 3, 3 * 10**6)))
+"""
+
+
+def test_a_terminal_is_asked_until_an_answer_makes_sense(tmp_path: Path) -> None:
+    with Terminal([sys.executable, "-c", ASK], folder=tmp_path, PYTHONPATH=str(ROOT / "profiler_runs")) as terminal:
+        for line in ("what?", "Fewer"):
+            terminal.wait_for("[y] record 30 steps, about 30 MB  [f] record 3 steps, about 3.0 MB  [n] stop")
+            terminal.send(line + "\n")
+        terminal.wait_for("answered f")
+        assert terminal.text.count("[n] stop, record nothing ?") == 2
+
+
+@pytest.mark.long  # each push: the question alone, above, and runs that an app answers
+@pytest.mark.parametrize(("lines", "is_whole"), [(["what?", "y"], True), (["f"], False)])
 def test_in_a_terminal_the_user_is_asked(tmp_path: Path, lines: list[str], is_whole: bool) -> None:
     (tmp_path / "script.py").write_text(train(STEPS))
     command = [sys.executable, str(HARNESS), "-o", "runs", *LARGE, "script.py"]

@@ -10,14 +10,18 @@ from tests.helpers.pattern_traces import ADD, healthy, waiting
 from tests.helpers.trace_builder import Entry, annotation, cpu, event, kernel, python, runtime, trace
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Remedy
-from torchprof_tui.analysis.patterns.engine.practices import Engine, Vendor, fit_remedy
+from torchprof_tui.analysis.patterns.engine.practices import Engine, Practices, Vendor, fit_remedy
 from torchprof_tui.analysis.patterns.rules import remedy_choice
 
 GRAPHS = Remedy("replay CUDA graphs, or use larger batches", 'model = torch.compile(model, mode="reduce-overhead")')
 
 
+def read_practices(*entries: Entry, **header: Any) -> Practices:
+    return Checker(trace(*entries, header=header)).tables.practices
+
+
 def fit(remedy: Remedy, *entries: Entry, **header: Any) -> Remedy:
-    return fit_remedy(Checker(trace(*entries, header=header)).tables.practices, remedy)
+    return fit_remedy(read_practices(*entries, **header), remedy)
 
 
 def called(name: str) -> list[Entry]:
@@ -36,11 +40,13 @@ def test_the_runtime_says_who_made_the_gpu(name: str, vendor: Vendor | None) -> 
 def test_no_advice_names_what_another_vendor_does_not_have() -> None:
     others = [(Remedy(pattern.action, pattern.code)) for pattern in PATTERNS.values()]
     others += [Remedy("load all kernels at once", "CUDA_MODULE_LOADING=EAGER python serve.py")]
+    calls = ("hipLaunchKernel", "AscendCL@aclnnAdd", "cudaLaunchKernel")
+    of_amd, of_npu, of_nvidia = (read_practices(*called(name)) for name in calls)
     for remedy in others:
-        amd, npu = (fit(remedy, *called(name)) for name in ("hipLaunchKernel", "AscendCL@aclnnAdd"))
+        amd, npu = fit_remedy(of_amd, remedy), fit_remedy(of_npu, remedy)
         assert not any(word in amd.action + amd.code for word in ("cuDNN", "CUDA_", "PYTORCH_CUDA", "nvidia"))
         assert not any(word in (npu.action + npu.code).lower() for word in ("cuda", "cudnn", "nvidia"))
-        assert fit(remedy, *called("cudaLaunchKernel")) == remedy
+        assert fit_remedy(of_nvidia, remedy) == remedy
     assert "MIOpen" in fit(Remedy("let cuDNN search"), *called("hipLaunchKernel")).action
 
 

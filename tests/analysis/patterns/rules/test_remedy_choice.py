@@ -6,6 +6,7 @@ import pytest
 
 from tests.analysis.patterns.rules.test_moe import experts
 from tests.analysis.patterns.rules.test_serving import decoding
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import FIXTURES, SHARED_TRACES
 from tests.helpers.pattern_traces import ADD, H200, SHAPE, check_pattern, op_with_work
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, memcpy, python, runtime, step, trace
@@ -210,7 +211,7 @@ REAL = [
 ]
 
 
-@pytest.mark.parametrize(("name", "pattern", "text"), REAL)
+@pytest.mark.parametrize(("name", "pattern", "text"), keep_some(REAL, 4))
 def test_real_traces_get_a_fitting_remedy(name: str, pattern: str, text: str) -> None:
     file = f"{name.removeprefix('recorded/')}.pt.trace.json.gz"
     path = (FIXTURES / "recorded_patterns" if name.startswith("recorded/") else SHARED_TRACES) / file
