@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.helpers.hostile_traces import documents
-from tests.helpers.long_run import keep_some
+from tests.helpers.long_run import keep_some, scale_examples
 from tests.helpers.mcp_sessions import Session, server
 from tests.helpers.trace_builder import Entry, cpu, kernel, python, runtime, step
 from torchprof_tui.commands.mcp.answers import Answerer
@@ -66,14 +66,14 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("tool", "arguments"), keep_some(CALLS, 8), ids=lambda each: str(each)[:60])
+@pytest.mark.parametrize(("tool", "arguments"), keep_some(CALLS, 5), ids=lambda each: str(each)[:60])
 async def test_answers_are_bounded_and_clean(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str, arguments: dict[str, Any]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_hostile(tmp_path / "t.json")
     session = Session(["."])
-    for tokens in (MIN_TOKENS, 2000, 50_000):
+    for tokens in (MIN_TOKENS, 50_000):
         text, is_error = await session.call(tool, **arguments, max_tokens=tokens)
         assert len(text) <= tokens * CHARACTERS_PER_TOKEN
         assert not any(unicodedata.category(each) in ("Cc", "Cf", "Cs") for each in text)
@@ -160,7 +160,7 @@ async def test_errors_are_one_line(tool: str, arguments: dict[str, Any], said: s
     assert said in await Session(["."]).read_error(tool, **arguments)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scale_examples(0.3), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=documents())
 def test_any_trace_has_an_answer_or_one_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "t.json"

@@ -213,6 +213,6 @@ async def test_a_run_with_a_file_that_is_no_rank_does_not_quote_it(
     damaged.write_text(f"TOKEN={MARK}")
     monkeypatch.setenv(QUOTES, "0")
     session = Session([tmp_path])
-    for tool in ("overview", "findings", "fleet"):
+    for tool in ("findings", "fleet"):
         text, _ = await session.call(tool, trace="run")
         assert MARK not in text

@@ -67,7 +67,7 @@ def build_from_text(text: bytes, folder: Path) -> Trace:
     return build_trace(decode_trace(Source("hostile", io.BytesIO(text)), folder), "hostile")
 
 
-MANY = 400_000
+MANY = 100_000
 
 ENDLESS = {
     "commas": b'{"traceEvents": [' + b"," * MANY + b"]}",

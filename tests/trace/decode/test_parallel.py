@@ -73,7 +73,7 @@ def write_trace(folder: Path, text: bytes, compressed: bool = False) -> Path:
     return path
 
 
-@settings(SAME_PATH, max_examples=scale_examples(0.7))
+@settings(SAME_PATH, max_examples=scale_examples(0.3))
 @given(
     st.lists(kineto_entries(), min_size=1, max_size=12),
     st.lists(st.integers(0, 11), min_size=10, max_size=60),
@@ -89,7 +89,7 @@ def test_generated_traces(
     assert_same(path, 1500)
 
 
-@settings(SAME_PATH, max_examples=scale_examples(0.7))
+@settings(SAME_PATH, max_examples=scale_examples(0.5))
 @given(st.data())
 def test_damage(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Replace, remove or insert bytes, most often near the middle, or cut off the end."""
@@ -286,7 +286,7 @@ def test_a_compressed_file_of_several_members(tmp_path: Path, parts: AppendedPar
     path.write_bytes(b"".join(pieces))
     source = open_source(str(path))
     source.close()
-    assert_same(path, 1500, counts=(2, 3, 8))
+    assert_same(path, 1500, counts=(3,))
 
 
 def test_a_killed_process_of_a_compressed_file_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,6 @@ import pytest
 from textual.widgets import OptionList
 
 from tests.helpers import sshd
-from tests.helpers.long_run import keep_some
 from tests.helpers.paths import ROOT
 from tests.helpers.rank_traces import late_rank
 from tests.helpers.remote_traces import same
@@ -424,7 +423,8 @@ def test_one_passphrase_prompt_for_all_ranks(server: sshd.Sshd, run: Path) -> No
     assert server.logins - logins == 1
 
 
-@pytest.mark.parametrize("command", keep_some(["check", "info"], 1))
+@pytest.mark.long
+@pytest.mark.parametrize("command", ["check", "info"])
 def test_one_passphrase_opens_a_folder_in_a_command(server: sshd.Sshd, run: Path, command: str) -> None:
     program = [sys.executable, "-m", "torchprof_tui", command, f"locked:{run}/", "--json"]
     logins = server.logins
@@ -536,7 +536,7 @@ async def test_the_runs_of_a_remote_folder_are_listed_and_open(server: sshd.Sshd
         ]
 
 
-@pytest.mark.long  # a passphrase for a folder is asked in three commands on each push
+@pytest.mark.long
 def test_commands_with_remote_folders(
     server: sshd.Sshd, listing: Path, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.long_run import scale_examples
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.rank_traces import BASE, Collective, Run, late_rank
 from torchprof_tui.trace.model.ranks import AlignmentMethod, Clock
@@ -64,7 +65,7 @@ def test_one_collective_that_ends_late_on_a_rank_does_not_move_its_clock(tmp_pat
     assert [clock.shift for clock in clocks(trace)] == true_starts(run, trace)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scale_examples(0.7), deadline=None)
 @given(
     st.lists(st.floats(-5e9, 5e9), min_size=2, max_size=5),
     st.lists(st.integers(1, 4), min_size=1, max_size=3),

@@ -25,7 +25,7 @@ from torchprof_tui.trace.storage.trace_store import StoreError, open_trace
 from torchprof_tui.trace.text import large_values
 from torchprof_tui.trace.text.gzip_text import GzipText
 
-SAMPLED_FLIPS = 24
+SAMPLED_FLIPS = 8
 """Changed bytes after which the whole command is run; all others are only looked for."""
 
 CACHE_FILES = {"columns", "meta.json", "seal", "text.blocks", "text.ends", "keys.gz"}
@@ -67,7 +67,7 @@ def is_refused(entry: CacheEntry) -> bool:
     return not entry.is_sealed
 
 
-@pytest.mark.parametrize("suffix", keep_some([".json", ".json.gz", ".json.xz"], 2))
+@pytest.mark.parametrize("suffix", keep_some([".json", ".json.gz", ".json.xz"], 1))
 def test_every_changed_byte_is_found(tmp_path: Path, suffix: str) -> None:
     folder = store(write_trace(tmp_path / f"t{suffix}"))
     entry = CacheEntry("t", folder, folder.name, ready=True)

@@ -68,7 +68,7 @@ async def test_a_double_click_beside_the_palette_closes_only_the_palette() -> No
 )
 async def test_keys_typed_at_once_on_the_palette_close_it_once(keys: list[str]) -> None:
     async with explorer(SHOWN) as (screen, pilot):
-        for _ in range(3):
+        for _ in range(2):
             await open_palette(pilot)
             await press_at_once(pilot, keys)
             await until(pilot, lambda: not isinstance(pilot.app.screen, CommandPalette))

@@ -15,8 +15,7 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widgets import Input
 
-from tests.helpers.explorer_app import event_of, explorer, settled, two_steps, until
-from tests.helpers.golden_files import mark_size
+from tests.helpers.explorer_app import event_of, explorer, press_at_once, settled, two_steps, until
 from tests.helpers.long_run import keep_some
 from torchprof_tui.analysis.dispatch.source_line import SourceLine
 from torchprof_tui.app import TorchprofApp
@@ -150,7 +149,7 @@ async def check_leaving(pilot: Pilot[None]) -> None:
     assert pilot.app.return_code == 0
 
 
-@pytest.mark.parametrize("size", [(40, 10), (109, 30), (110, 30), *map(mark_size, ((80, 24), (240, 60)))])
+@pytest.mark.parametrize("size", keep_some([((40, 10),), ((80, 24),), ((109, 30),), ((110, 30),), ((240, 60),)], 2))
 async def test_every_page_and_filter_at_every_size(size: tuple[int, int]) -> None:
     async with explorer(two_steps(), size) as (screen, pilot):
         await pilot.press("?")
@@ -192,24 +191,25 @@ async def test_it_begins_with_the_panel_that_has_the_keys() -> None:
 async def test_a_command_of_the_app_acts_from_the_palette() -> None:
     """The palette ran every action on the screen, where those of the app do nothing."""
     async with opened("table") as (app, pilot):
-        await pilot.press("ctrl+p", *"Program: open another")
+        await pilot.press("ctrl+p")
+        await press_at_once(pilot, "Program: open another")
         commands = app.screen.query_one(CommandList)
         await until(pilot, lambda: commands.option_count == 1 and "open another trace" in text_of(app.screen))
         await pilot.press("enter")
         await until(pilot, lambda: type(app.screen).__name__ == "StartScreen")
 
 
-async def test_all_bindings_have_a_sentence() -> None:
-    for name in ("table", "tree", "source"):
-        async with opened(name) as (app, _):
-            sections = group_by_section(app.screen.active_bindings.values())
-            listed = {key.action for keys in sections.values() for key in keys}
-            bound = {binding.action for _, binding in app.screen._bindings}
-            textuals = {action for action in bound if action.startswith(("app.", "screen."))}
-            assert bound - textuals <= listed, name
+@pytest.mark.parametrize("name", keep_some(["table", "tree", "source"], 1))
+async def test_all_bindings_have_a_sentence(name: str) -> None:
+    async with opened(name) as (app, _):
+        sections = group_by_section(app.screen.active_bindings.values())
+        listed = {key.action for keys in sections.values() for key in keys}
+        bound = {binding.action for _, binding in app.screen._bindings}
+        textuals = {action for action in bound if action.startswith(("app.", "screen."))}
+        assert bound - textuals <= listed
 
 
-@pytest.mark.parametrize("size", [(80, 24), (160, 48)])
+@pytest.mark.parametrize("size", [(80, 24), pytest.param((160, 48), marks=pytest.mark.long)])
 async def test_f1_in_the_palette_shows_the_keys_of_the_screen_below(size: tuple[int, int]) -> None:
     app = TorchprofApp()
     async with app.run_test(size=size, notifications=True) as pilot:
@@ -274,7 +274,7 @@ async def test_help_begins_with_the_word_of_a_row_of_the_tree_and_of_a_frame(
             await settled(pilot)
             assert type(app.screen).__name__ == "FlameScreen"
         assert app.screen.help_word is None  # type: ignore[attr-defined]  # a thread, all of the time
-        await pilot.press("slash", *["colon" if letter == ":" else letter for letter in search], "enter")
+        await press_at_once(pilot, ["slash", *search, "enter"])
         await settled(pilot)
         await until(pilot, lambda: app.screen.help_word is not None)  # type: ignore[attr-defined]
         assert app.screen.help_word.term == word  # type: ignore[attr-defined]
@@ -290,7 +290,8 @@ async def test_help_begins_with_the_word_of_a_row_of_the_tree_and_of_a_frame(
 
 async def test_a_pattern_and_a_word_of_the_trace_are_found_among_the_words() -> None:
     async with opened("explorer") as (app, pilot):
-        await pilot.press("question_mark", *["minus" if letter == "-" else letter for letter in "copy-before-gemm"])
+        await pilot.press("question_mark")
+        await press_at_once(pilot, "copy-before-gemm")
         await settled(pilot)
         assert "addmm" in text_of(app.screen)
         await pilot.press("escape", *"buffer")

@@ -17,7 +17,8 @@ from torchprof_tui.ui.lanes.bar_painter import LEVELS
 pytest.importorskip("resvg_py")
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pty")
 
-COMMAND = (sys.executable, "-m", "torchprof_tui", "sample:train_gpt_stack_memory", "--no-cache")
+COMMAND = (sys.executable, "-m", "torchprof_tui", "sample:matmul_add_64_cold_eager", "--no-cache")
+WITH_MEMORY = (*COMMAND[:3], "sample:train_gpt_stack_memory", "--no-cache")
 KITTY = "kitty(0.35.2)"
 
 
@@ -56,7 +57,7 @@ def measure_gutter(terminal: PictureTerminal, line: int) -> int:
 def test_the_overview_and_the_memory_curve_are_pictures(reports_pixels: bool, colors: str) -> None:
     """With true colours and with 256; where the size of a cell is known from the system, and from the terminal."""
     options = {"reports_pixels": reports_pixels, "COLORTERM": colors}
-    with PictureTerminal(COMMAND, name=KITTY, columns=90, lines=30, **options) as terminal:
+    with PictureTerminal(WITH_MEMORY, name=KITTY, columns=90, lines=30, **options) as terminal:
         terminal.wait_for("% shown", "stream 7")
         gutter = measure_gutter(terminal, overview_line(terminal))
         terminal.wait_for_pictures(90 - gutter)

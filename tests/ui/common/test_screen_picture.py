@@ -38,6 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 async def test_each_screen_is_written_under_its_name(folder: Path) -> None:
     opener = resolve_specs([SAMPLE]).create_opener(True)
     opener.start()

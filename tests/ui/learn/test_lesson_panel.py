@@ -86,16 +86,16 @@ async def test_what_does_not_count_is_said_and_the_verdict_waits() -> None:
         await pilot.press("3")
         await until(pilot, lambda: "Look: " in text(app) and "overhead-bound ·" in text(app))
         assert "none of the answers" not in text(app)
-        await pilot.press("slash", *"aten::add", "enter")
+        await press_at_once(pilot, ["slash", *"aten::add", "enter"])
         await until(pilot, lambda: "aten::add is selected: not the one to look at" in text(app))
         assert lesson.phase is Phase.LOOK
-        await pilot.press("slash", *"aten::matmul", "enter")  # as long as the aten::mm in it
+        await press_at_once(pilot, ["slash", *"aten::matmul", "enter"])  # as long as the aten::mm in it
         await until(pilot, lambda: lesson.phase is Phase.TELL or "another aten::matmul is selected" in text(app))
         await pilot.press("N")
         await until(pilot, lambda: lesson.phase is Phase.TELL)
 
 
-@pytest.mark.parametrize("size", [(160, 48), (240, 60)])
+@pytest.mark.parametrize("size", [(160, 48), pytest.param((240, 60), marks=pytest.mark.long)])
 async def test_no_panel_answers_what_is_asked(size: tuple[int, int]) -> None:
     case = CASES["cold-start"]
     async with learning(case.sample, case, size) as (app, pilot, lesson):
@@ -127,6 +127,7 @@ async def test_the_keys_of_a_case_are_the_lanes_own_after_it() -> None:
         await until(pilot, lambda: isinstance(app.screen, LearnScreen))
 
 
+@pytest.mark.long
 async def test_taken_through_screens_to_the_end_and_the_list(tmp_path: Path) -> None:
     """The table and the cheatsheet's event by G alone; the result is kept; enter lists the cases."""
     async with learning("sample:matmul_add_64_cold_eager", CASES["table"]) as (app, pilot, lesson):
@@ -163,21 +164,13 @@ async def test_taken_through_screens_to_the_end_and_the_list(tmp_path: Path) -> 
         await until(pilot, lambda: app.lesson.lesson is not None and app.lesson.lesson.case.id == following)  # type: ignore[union-attr]
 
 
-async def test_a_comparison_is_evidence() -> None:
+@pytest.mark.parametrize("size", [(80, 24), pytest.param((120, 40), marks=pytest.mark.long)])
+async def test_a_comparison_is_evidence_and_fits_below_the_question(size: tuple[int, int]) -> None:
     case = CASES["fusion"]
-    async with learning(case.sample, case) as (app, pilot, lesson):
+    async with learning(case.sample, case, size) as (app, pilot, lesson):
         await pilot.press("G", "G")
         await until(pilot, lambda: name_screen(app.screen) == "diff" and bool(app.screen.query(LessonPanel)))
         assert lesson.phase is Phase.TELL
-        await until(pilot, lambda: "it is: 6" in text(app))
-
-
-@pytest.mark.parametrize("size", [(80, 24), pytest.param((120, 40), marks=pytest.mark.long)])
-async def test_a_comparison_fits_below_the_question(size: tuple[int, int]) -> None:
-    case = CASES["fusion"]
-    async with learning(case.sample, case, size) as (app, pilot, _):
-        await pilot.press("G", "G")
-        await until(pilot, lambda: name_screen(app.screen) == "diff" and bool(app.screen.query(LessonPanel)))
         await until(pilot, lambda: "it is: 6" in text(app) and "[account" in text(app))
         await settled(pilot)
         assert "? help" in text(app).rstrip().split("\n")[-1]  # the status line, below the account

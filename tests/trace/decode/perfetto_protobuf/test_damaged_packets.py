@@ -52,13 +52,13 @@ def _open(data: bytes, folder: Path) -> Trace | None:
 def test_a_file_cut_short_has_the_events_before(tmp_path: Path) -> None:
     events = []
     tags = [tag for tag, _, _ in next(iter(PacketChunker(iter([_DATA])))).packets]
-    for size in [tag + 4 for tag in tags[::23]]:  # an end between two packets cannot be told from a whole file
+    for size in [tag + 4 for tag in tags[::67]]:  # an end between two packets cannot be told from a whole file
         trace = _open(_DATA[:size], tmp_path)
         if trace is not None:
             events.append(len(trace))
             assert [problem.kind for problem in trace.problems].count(CUT_SHORT) == 1, size
     assert events == sorted(events)
-    assert len(events) > 10
+    assert len(events) > 3
 
 
 def test_a_file_cut_before_its_first_event_says_so(tmp_path: Path) -> None:

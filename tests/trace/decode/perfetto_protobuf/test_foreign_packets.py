@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.long_run import scale_examples
 from tests.helpers.paths import FIXTURES, SAMPLES
 from tests.helpers.perfetto_packets import (
     BEGIN,
@@ -101,7 +102,7 @@ _ENTRIES = st.lists(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=scale_examples(0.7))
 @given(made_up=_ENTRIES, intern=st.booleans())
 def test_made_up_events_are_those_of_the_json(
     made_up: list[tuple[str, str, int, int, dict[str, Any]]], intern: bool, tmp_path: Path

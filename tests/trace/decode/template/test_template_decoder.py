@@ -60,7 +60,7 @@ def decoded_bytes(monkeypatch: pytest.MonkeyPatch) -> DecodedBytes:
 # --- generated text -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=scale_examples(2))
+@settings(max_examples=scale_examples(1))
 @given(
     st.lists(kineto_entries(), min_size=1, max_size=12),
     st.lists(st.integers(0, 11), min_size=20, max_size=60),
