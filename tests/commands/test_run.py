@@ -166,7 +166,7 @@ def test_killed_we_leave_no_orphan_and_lose_nothing(tmp_path: Path) -> None:
     wait_until(lambda: not os.path.exists(f"/proc/{facts['pid']}"), tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long  # tests/ui/record/test_record_screen.py opens what runs recorded on each push
 @needs_torch
 def test_in_a_terminal_it_opens_what_it_recorded(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torchprof_tui", "run", "--python", sys.executable, "matmul_add", "--size", "8"]
@@ -261,7 +261,7 @@ def test_a_default_interpreter_without_torch_says_where_it_was_looked_for(
     assert "torchprof-tui run --python PATH" in line
 
 
-@pytest.mark.long  # test_in_a_terminal_it_opens_what_it_recorded is its half
+@pytest.mark.long
 @needs_torch
 def test_from_the_start_screen_to_the_lanes_and_once_more(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torchprof_tui"]

@@ -244,7 +244,7 @@ OPENERS = {
 }
 
 
-@pytest.mark.parametrize("key", keep_some(OPENERS, 3))
+@pytest.mark.parametrize("key", keep_some(OPENERS, 2))
 async def test_every_key_on_a_screen_over_the_lanes(key: str) -> None:
     async with started(two_steps()) as (app, pilot):
 
@@ -279,7 +279,8 @@ async def test_every_key_on_the_source(tmp_path: Path) -> None:
         assert not silent, silent
 
 
-@pytest.mark.parametrize("other", keep_some(["the same", "another", "not comparable"], 1))
+@pytest.mark.long
+@pytest.mark.parametrize("other", ["the same", "another", "not comparable"])
 async def test_every_key_on_a_comparison(other: str) -> None:
     shown = two_steps()
     second = {"the same": shown, "another": cpu_only()}.get(other, trace())
@@ -310,6 +311,7 @@ async def test_every_key_on_a_comparison(other: str) -> None:
         assert not silent, silent
 
 
+@pytest.mark.long
 async def test_every_key_on_a_memory_snapshot() -> None:
     async with started(two_steps()) as (app, pilot):
 
@@ -328,6 +330,7 @@ async def test_every_key_on_a_memory_snapshot() -> None:
         assert not silent, silent
 
 
+@pytest.mark.long
 async def test_every_key_on_a_fleet() -> None:
     async with started(two_steps()) as (app, pilot):
 

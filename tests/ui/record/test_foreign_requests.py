@@ -102,7 +102,7 @@ def screen_text(app: TorchprofApp) -> str:
     return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
-@pytest.mark.parametrize("size", [(80, 24), (160, 48)])
+@pytest.mark.parametrize("size", [(80, 24), pytest.param((160, 48), marks=pytest.mark.long)])
 async def test_r_on_a_foreign_request_shows_it_and_enter_starts_it(
     unpacked: Path, alone: Path, size: tuple[int, int]
 ) -> None:
@@ -205,7 +205,7 @@ async def test_a_foreign_past_run_is_shown_and_a_workload_does_not_inherit_its_o
         assert "--active" not in shown(app, "#run-equivalent")
 
 
-@pytest.mark.parametrize("character", keep_some(["\x1b[2J", "\n", "\u202e", "\udcff"], 2))
+@pytest.mark.parametrize("character", keep_some(["\x1b[2J", "\n", "\u202e", "\udcff"], 1))
 async def test_a_request_that_cannot_be_shown_is_not_put_into_the_form(
     unpacked: Path, character: str, notes: list[str]
 ) -> None:
