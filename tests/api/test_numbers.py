@@ -13,24 +13,26 @@ import pytest
 
 import torchprof_tui as tt
 from tests.helpers.command_line import call_main, read_json_answer
-from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SHARED_TRACES
 from torchprof_samples import SAMPLES
 from torchprof_tui.answers.record import as_fields
 
 GROUPINGS = ("name", "shape", "stack", "module", "class", "step")
 _SHARED = ("gpt2_train_stack_memory.pt.trace.json.gz", "multi_stream_overlap.pt.trace.json.gz", "ddp_4ranks")
+_ON_EACH_PUSH = ("linear_eager", "train_gpt_stack_memory", "train_images_cpu", "train_gpt_2ranks")
+"""With one kernel, with memory and stacks, without a GPU, of two ranks."""
 
 
 def list_inputs() -> Iterator[Any]:
     for sample in SAMPLES:
-        yield pytest.param(f"sample:{sample.name}", id=sample.name)
+        marks = () if sample.name in _ON_EACH_PUSH else pytest.mark.long
+        yield pytest.param(f"sample:{sample.name}", id=sample.name, marks=marks)
     for name in _SHARED:
         missing = pytest.mark.skipif(not (SHARED_TRACES / name).exists(), reason="needs the shared traces")
-        yield pytest.param(str(SHARED_TRACES / name), id=Path(name).name, marks=missing)
+        yield pytest.param(str(SHARED_TRACES / name), id=Path(name).name, marks=(missing, pytest.mark.long))
 
 
-@pytest.fixture(params=keep_some(list_inputs(), 5))
+@pytest.fixture(params=list_inputs())
 def spec(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
 
 from tests.helpers.paths import FIXTURES
+from torchprof_fleet.analysis.sketch_task import run_sketch_task
 from torchprof_hang.command.main import explain_hang
 from torchprof_tui.answers.schemas import read_schema
 from torchprof_tui.cli import main
@@ -52,8 +54,13 @@ def test_refusals_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert error.startswith("torchprof-tui: ")
 
 
-def test_the_rank_before_the_hang(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_rank_before_the_hang(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyarrow")
+
+    def sketch(traces: Any, is_cancelled: Any, jobs: int) -> Any:  # in this process: starting others takes longer
+        return [run_sketch_task(trace.spec, trace.identity) for trace in traces]
+
+    monkeypatch.setattr("torchprof_fleet.command.main.sketch_locally", sketch)
     assert main(["hang", SKIP, "--trace", "sample:train_gpt_2ranks", "--json"]) == 0
     before = json.loads(capsys.readouterr().out)["before"]
     assert before.startswith("before the hang rank 1 came ")

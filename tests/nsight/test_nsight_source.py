@@ -117,7 +117,9 @@ def test_occupancy_from_device_properties(tmp_path: Path) -> None:
     assert footprint_of(trace, event_of(trace, "k"))["active_blocks_per_sm"] == 1
 
 
-@pytest.mark.parametrize("name", ["matmul_add_64_cold_eager", "cuda_graph_replay", "train_gpt_eager"])
+@pytest.mark.parametrize(
+    "name", ["matmul_add_64_cold_eager", "cuda_graph_replay", pytest.param("train_gpt_eager", marks=pytest.mark.long)]
+)
 def test_same_numbers_as_kineto(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A Kineto trace and the same events as an export: lanes, times, links, chains, footprints and table."""
     document = keep_converted(read_entries(find(name).path))

@@ -76,7 +76,7 @@ def test_the_owner_of_most_time_counts() -> None:
     ("name", "owner"),
     [
         ("ddp_4ranks/rank0.pt.trace.json.gz", Owner.DDP),
-        ("fsdp_4ranks/rank1.pt.trace.json.gz", Owner.FSDP2),
+        pytest.param("fsdp_4ranks/rank1.pt.trace.json.gz", Owner.FSDP2, marks=pytest.mark.long),
         ("public/facebookresearch+HolisticTraceAnalysis/control.json.gz", None),  # most of it exchanges embeddings
     ],
 )

@@ -133,6 +133,7 @@ def test_text_of_names_is_escaped(tmp_path: Path) -> None:
     assert not any("\x1b" in remark.example for remark in diagnose_trace(trace).remarks)
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("name", sorted({**VIOLATIONS, **CLEAN}))
 def test_the_validator_of_torch_agrees(tmp_path: Path, name: str) -> None:
     validator = pytest.importorskip("torch.profiler._trace_validator", reason="torch 2.14 or later has it")

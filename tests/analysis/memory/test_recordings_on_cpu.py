@@ -15,6 +15,7 @@ from torchprof_tui.analysis.memory.memory_history import GroupBy, build_memory_h
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
 torch = import_later("torch")
+pytestmark = pytest.mark.torch
 
 STEPS = 3
 OPTIMIZERS: dict[str, dict[str, float]] = {

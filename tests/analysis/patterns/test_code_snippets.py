@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.rules.remedy_choice import HIDDEN_COPY_REMEDIES
 
 torch = import_later("torch")
+pytestmark = pytest.mark.torch
 
 
 def show_pattern(pattern_id: str) -> Callable[[], str]:
@@ -66,6 +68,37 @@ def test_shown_code_computes_the_same(find_code: Callable[[], str], result: str,
     exec(code, names)
     expected = eval(replaced, make_tensors())
     torch.testing.assert_close(eval(result, names), expected)
+
+
+def test_shown_code_of_models_computes_the_same() -> None:
+    """Code that its pattern describes, and whose comment names nothing that it replaces."""
+    functional = torch.nn.functional
+
+    def run(pattern_id: str, **names: Any) -> dict[str, Any]:
+        exec(PATTERNS[pattern_id].code, scope := {"torch": import_module("torch"), "F": functional, **names})
+        return scope
+
+    torch.manual_seed(0)
+    before = torch.randn((3, 5)).to("cpu")
+    torch.manual_seed(0)
+    assert torch.equal(run("cpu-work", shape=(3, 5), device="cpu")["x"], before)
+
+    q, k, v = torch.randn(2, 8, 5, 4), torch.randn(2, 2, 5, 4), torch.randn(2, 2, 5, 4)
+    repeated = (part.repeat_interleave(4, dim=1) for part in (k, v))
+    expected = functional.scaled_dot_product_attention(q, *repeated, is_causal=True)
+    result = eval(PATTERNS["gqa-expand-copy"].code, {"F": functional, "q": q, "k": k, "v": v})
+    torch.testing.assert_close(result, expected)
+
+    cache, keys = torch.zeros(2, 3, 6, 4), torch.randn(2, 3, 1, 4)
+    run("kv-cache-cat", cache=cache, keys=keys, position=torch.tensor([2]))
+    assert torch.equal(cache[:, :, :3], torch.cat([torch.zeros(2, 3, 2, 4), keys], dim=2))
+
+    expert = torch.tensor([1, 0, 1, 1])
+    tokens, weights = torch.randn(4, 16).bfloat16(), torch.randn(2, 16, 16).bfloat16()
+    order, offsets = expert.argsort(), torch.bincount(expert).cumsum(0).int()
+    y = torch.empty(4, 16, dtype=torch.bfloat16)
+    run("moe-expert-loop", x=tokens, y=y, weights=weights, order=order, offsets=offsets)
+    torch.testing.assert_close(y, torch.stack([tokens[i] @ weights[expert[i]] for i in range(4)]), atol=0.1, rtol=0.05)
 
 
 def test_a_bias_in_place_is_not_copied() -> None:

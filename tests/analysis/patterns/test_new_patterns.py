@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -72,9 +72,13 @@ def check_expected(expected: Expected) -> Finding:
     return build_checker(find_trace(expected.trace)).check(ids=[expected.id])[0]
 
 
-@pytest.mark.parametrize(
-    "expected", keep_some(EXPECTED, 15), ids=lambda expected: f"{expected.id}-{Path(expected.trace).name}"
-)
+def _make_case(expected: Expected) -> Any:
+    """Make a parameter of a line; those of whole runs, which other tests load, are left to the long run."""
+    marks = pytest.mark.long if expected.trace.endswith("_4ranks") else ()
+    return pytest.param(expected, id=f"{expected.id}-{Path(expected.trace).name}", marks=marks)
+
+
+@pytest.mark.parametrize("expected", keep_some(map(_make_case, EXPECTED), 15))
 def test_answers_equal_what_was_read_from_the_file(expected: Expected) -> None:
     answer = check_expected(expected).answer
     assert answer.state is expected.state, answer

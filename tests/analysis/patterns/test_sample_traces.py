@@ -7,12 +7,13 @@ import pytest
 import torchprof_samples
 from tests.helpers.expectation_checks import TRACE_SUFFIX, ExpectationTests, RealTrace
 from tests.helpers.expectations import SAMPLES
+from tests.helpers.long_run import keep_some
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 
 FOLDER = torchprof_samples.SAMPLES[0].path.parent
 
 
-@pytest.fixture(scope="module", params=SAMPLES)
+@pytest.fixture(scope="module", params=keep_some(SAMPLES, 13))
 def real(request: pytest.FixtureRequest) -> RealTrace:
     return RealTrace(request.param, FOLDER / f"{request.param}{TRACE_SUFFIX}", SAMPLES[request.param])
 

@@ -66,7 +66,7 @@ def _mark_long(key: str) -> Any:
     return pytest.param(key, id=key, marks=pytest.mark.long if path.is_dir() or is_long(path) else ())
 
 
-TRACES_AND_RUNS = keep_some(map(_mark_long, EXPECTATIONS), 40)
+TRACES_AND_RUNS = keep_some(map(_mark_long, EXPECTATIONS), 30)
 
 
 @pytest.mark.parametrize("key", TRACES_AND_RUNS)

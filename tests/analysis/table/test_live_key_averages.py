@@ -20,6 +20,7 @@ from torchprof_tui.analysis.table.profiler_table import ProfilerTable
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
 torch = import_later("torch")
+pytestmark = pytest.mark.torch
 
 _VERSION = tuple(int(part) for part in version("torch").split(".")[:2])
 COUNTS_FRAMES = _VERSION == (2, 13)

@@ -241,6 +241,7 @@ def test_commands_that_start_several_ranks() -> None:
     assert not rank_launcher.is_multi_rank(parse_options(["x.py", "torchrun"]))
 
 
+@pytest.mark.torch
 def test_torchrun_commands() -> None:
     skip_without("torch")
     command = "torchrun --nnodes 1 --nproc-per-node=2 -m pkg.train --lr 1 --module x"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.later_imports import LaterModule, import_later
 
 torch, plans = import_later("torch"), LaterModule("torchprof_runs.recorder.schedule")
+pytestmark = pytest.mark.torch
 
 small = st.integers(0, 4)
 

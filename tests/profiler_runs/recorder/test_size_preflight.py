@@ -109,6 +109,7 @@ def test_a_question_offers_only_what_makes_a_difference() -> None:
     assert question.choices["f"] == "record 1 step, about 700 MB"
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("warmup", [0, 1, 2])
 def test_a_plan_with_fewer_steps(warmup: int) -> None:
     plan, fewer = plans.StepPlan(2, warmup, 5, 2), plans.StepPlan(2, warmup, 2, 2)
@@ -119,6 +120,7 @@ def test_a_plan_with_fewer_steps(warmup: int) -> None:
     assert [plan.is_done(step) for step in steps] == [fewer.is_done(step) for step in steps]
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("warmup", [0, 1, 2])
 def test_ranks_are_done_in_the_same_step_as_before(warmup: int) -> None:
     whole, plan = plans.StepPlan(2, warmup, 5, 2), plans.StepPlan(2, warmup, 5, 2)

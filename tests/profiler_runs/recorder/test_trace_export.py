@@ -22,6 +22,7 @@ from torchprof_runs.recorder.run_folder import RunFolder
 from torchprof_runs.recorder.trace_export import TraceCounts, TraceExporter, compress_chunks, count_events
 
 torch = import_later("torch")
+pytestmark = pytest.mark.torch
 
 WORDS = (
     b'"ph": "X"', b'"ph": "M"', b'"cat": "kernel"', b'"cat": "gpu_memcpy"', b'"cat": "gpu_memset"', b'"cat": "cpu_op"',

@@ -15,6 +15,7 @@ from tests.helpers.later_imports import LaterModule, import_later
 
 torch = import_later("torch")
 trial: Any = LaterModule("torchprof_runs.recorder.trial")
+pytestmark = pytest.mark.torch
 
 
 @pytest.fixture(autouse=True)

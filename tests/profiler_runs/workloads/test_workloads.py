@@ -152,6 +152,7 @@ def test_generate_records_a_prefill_and_then_tokens(start: Start) -> None:
     assert " tokens/s, " in run.out
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("mode", keep_some(["eager", "compile"], 1))
 def test_generate_chooses_the_same_tokens_as_without_a_cache(mode: str) -> None:
     """The cache gives what the whole text gives; compiled code runs without a compiler."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.patterns.rules import test_attention_layout
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import CPU_ONLY, GEMM, H200, check_pattern, healthy, op_with_work
@@ -147,13 +148,16 @@ def test_on_a_gpu_that_waits_a_conversion_is_no_problem(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "pattern", "state"),
-    [
-        ("gpt2_train_modules_flops", CASTS, FIRED),
-        ("attention_flash", CASTS, ABSENT),
-        ("resnet18_pinned_workers", CASTS, ABSENT),
-        ("resnet18_pinned_workers", LAYOUT, FIRED),
-        ("attention_flash", LAYOUT, ABSENT),
-    ],
+    keep_some(
+        [
+            ("gpt2_train_modules_flops", CASTS, FIRED),
+            ("attention_flash", CASTS, ABSENT),
+            ("resnet18_pinned_workers", CASTS, ABSENT),
+            ("resnet18_pinned_workers", LAYOUT, FIRED),
+            ("attention_flash", LAYOUT, ABSENT),
+        ],
+        2,
+    ),
 )
 def test_real_traces(name: str, pattern: str, state: State) -> None:
     path = SHARED_TRACES / f"{name}.pt.trace.json.gz"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import ADD, CPU_ONLY, GEMM, H200, SOFTMAX, check_pattern, healthy, op_with_work
@@ -181,18 +182,21 @@ def test_tails_cannot_be_told(entries: list[Entry]) -> None:
 
 @pytest.mark.parametrize(
     ("name", "pattern", "state"),
-    [
-        ("attention_naive", ELEMENTWISE, FIRED),  # 78 % of GPU time in elementwise and softmax kernels
-        ("attention_math", ELEMENTWISE, ABSENT),  # these belong to `sdpa-math`
-        ("resnet18_pinned_workers", ELEMENTWISE, FIRED),
-        ("attention_flash", ELEMENTWISE, ABSENT),
-        ("llama_decode_eager", ELEMENTWISE, ABSENT),  # the GPU mostly waits
-        ("resnet18_pinned_workers", PRODUCTS, FIRED),  # TF32 convolutions at 17 % of the peak
-        ("attention_math", PRODUCTS, ABSENT),  # fp32 products at 56 % of the fp32 peak
-        ("llama_decode_eager", PRODUCTS, CANNOT_TELL),
-        ("public/luatil+torch-profile/trace_04.json.gz", WAVES, FIRED),  # a RTX 3060: 28 SMs, 1.14 waves
-        ("attention_math", WAVES, ABSENT),
-    ],
+    keep_some(
+        [
+            ("attention_naive", ELEMENTWISE, FIRED),  # 78 % of GPU time in elementwise and softmax kernels
+            ("attention_math", ELEMENTWISE, ABSENT),  # these belong to `sdpa-math`
+            ("resnet18_pinned_workers", ELEMENTWISE, FIRED),
+            ("attention_flash", ELEMENTWISE, ABSENT),
+            ("llama_decode_eager", ELEMENTWISE, ABSENT),  # the GPU mostly waits
+            ("resnet18_pinned_workers", PRODUCTS, FIRED),  # TF32 convolutions at 17 % of the peak
+            ("attention_math", PRODUCTS, ABSENT),  # fp32 products at 56 % of the fp32 peak
+            ("llama_decode_eager", PRODUCTS, CANNOT_TELL),
+            ("public/luatil+torch-profile/trace_04.json.gz", WAVES, FIRED),  # a RTX 3060: 28 SMs, 1.14 waves
+            ("attention_math", WAVES, ABSENT),
+        ],
+        4,
+    ),
 )
 def test_real_traces(name: str, pattern: str, state: State) -> None:
     path = SHARED_TRACES / (name if name.endswith(".gz") else f"{name}.pt.trace.json.gz")

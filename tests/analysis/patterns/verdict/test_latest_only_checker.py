@@ -59,13 +59,14 @@ def test_a_cancelled_check_stops_at_the_next_step(monkeypatch: pytest.MonkeyPatc
     assert next_result.scope.t1 == 50_000
 
 
-def test_a_check_cancelled_anywhere_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.long)])
+def test_a_check_cancelled_anywhere_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, every: int) -> None:
     """What is kept of a cancelled check does not change later ones, wherever it stopped, in the verdict as well."""
     scope = range_scope(0, 40_000)
     expected = LatestOnlyChecker(trace(*healthy())).check(scope)
     assert expected is not None
     checker = LatestOnlyChecker(trace(*healthy()))
-    for call in range(1, 10_000):
+    for call in range(1, 10_000, every):
         with monkeypatch.context() as patched:
             cancel_at(checker, call, patched)
             result = checker.check(scope)
