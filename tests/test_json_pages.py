@@ -13,8 +13,7 @@ from jsonschema import Draft202012Validator
 
 from tests.helpers.json_schemas import find_violation
 from tools import json_pages
-from torchprof_tui.answers.record import find_unit
-from torchprof_tui.answers.schemas import build_schema, find_version, list_answers, read_schema
+from tools.answer_schemas import build_schema, find_unit, find_version, list_answers, read_schema
 from torchprof_tui.commands.common.parsers import build_parser, list_commands
 
 UNITS = {"ns", "µs", "bytes", "share", "s", "GB/s", "TFLOP/s", "FLOP", "%", "blocks", ""}

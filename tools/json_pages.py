@@ -17,15 +17,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tools.answer_schemas import build_schema, find_unit, find_version, format_schema, list_answers
 from torchprof_attach.answers import build_attach
 from torchprof_attach.session import Job, Recorded
 from torchprof_try.answers import build_tried
 from torchprof_try.estimates import Saving
 from torchprof_try.trials import BASELINE, TrialRequest, TrialRow, Trials
 from torchprof_tui.answers.files import CacheUse
-from torchprof_tui.answers.record import as_fields, find_unit
+from torchprof_tui.answers.record import as_fields
 from torchprof_tui.answers.recording import build_recording
-from torchprof_tui.answers.schemas import build_schema, find_version, format_schema, list_answers
 from torchprof_tui.cli import main as run_program
 from torchprof_tui.runs.run_result import RunResult
 

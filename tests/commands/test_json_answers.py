@@ -14,9 +14,9 @@ from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.rank_traces import late_rank
 from tests.helpers.trace_builder import Entry, cpu, kernel, memcpy, memory, runtime, step
+from tools.answer_schemas import list_answers
 from torchprof_samples import SAMPLES, find
 from torchprof_tui.analysis.table.table_sheet import format_torch_time
-from torchprof_tui.answers.schemas import list_answers
 from torchprof_tui.answers.table import Grouping
 from torchprof_tui.commands.table import TableOptions
 

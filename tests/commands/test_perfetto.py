@@ -17,13 +17,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.helpers.golden_files import load_sample
 from tests.helpers.paths import ROOT
 from torchprof_tui.cli import main
 from torchprof_tui.commands.perfetto.main import (
     PERFETTO_ORIGIN,
     TraceServer,
-    find_step_range,
     format_forwarding,
     make_url_name,
 )
@@ -176,8 +174,6 @@ def test_names_the_forwarding_over_ssh() -> None:
     assert "9001:127.0.0.1:9555" in format_forwarding({}, 9555)
 
 
-def test_finds_the_range_of_a_step_and_a_name_for_urls() -> None:
-    whole = load_sample("train_gpt_stack_memory")
-    assert find_step_range(whole, 2) == (whole.steps[0].start, whole.steps[0].start + whole.steps[0].duration)
+def test_finds_a_name_for_urls() -> None:
     assert make_url_name("a b&c#d.json") == "a_b_c_d.json"
     assert make_url_name("") == "trace.json.gz"

@@ -77,8 +77,8 @@ def test_table_and_api_say_the_same(capsys: pytest.CaptureFixture[str], serving:
     assert [kind.kind.value for kind in report.kinds] == ["prefill", "decode", "mixed"]
     for kind in report.kinds:
         row = rows[kind.kind.value]
-        assert (row["steps"], row["tokens"]) == (kind.count, kind.tokens)
-        assert row["step_p95_us"] == kind.step_time_p95 / 1000
+        assert (row["steps"], row["tokens"]) == (kind.steps, kind.tokens)
+        assert row["step_p95_us"] == kind.step_p95 / 1000
         assert row["tokens_per_second"] == kind.tokens_per_second
     assert [each.kind for each in opened.steps[:2]] == ["prefill", "decode"]
     assert opened.steps[0].tokens == 512

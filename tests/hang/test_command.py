@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 
 from tests.helpers.paths import FIXTURES
+from tools.answer_schemas import read_schema
 from torchprof_fleet.analysis.sketch_task import run_sketch_task
 from torchprof_hang.command.main import explain_hang
-from torchprof_tui.answers.schemas import read_schema
 from torchprof_tui.cli import main
 
 SKIP = str(FIXTURES / "hang" / "skip_all_reduce.tar.xz")

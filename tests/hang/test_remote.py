@@ -20,9 +20,10 @@ from tests.helpers.later_imports import skip_without
 from tests.helpers.long_run import keep_some
 from tests.helpers.mcp_sessions import Session
 from tests.helpers.paths import FIXTURES
+from torchprof_hang.answers import build_hang
 from torchprof_hang.command.files import read_evidence
 from torchprof_hang.command.live import _ask_host, collect_stacks, split_ranks
-from torchprof_hang.command.main import explain_evidence, explain_hang
+from torchprof_hang.command.main import explain_hang
 from torchprof_tui.commands.common.errors import UsageError
 
 ARCHIVE = FIXTURES / "hang" / "skip_all_reduce.tar.xz"
@@ -146,7 +147,7 @@ def test_live_over_ssh_takes_stacks_with_py_spy(host: sshd.Sshd, tmp_path: Path)
         broken.symlink_to(PY_SPY)
         if subprocess.run([PY_SPY, "dump", "--pid", str(ranks[0].pid)], capture_output=True).returncode:
             pytest.skip("py-spy may not read processes here")
-        hang = explain_evidence(collect_stacks(["home"]))
+        hang = build_hang(collect_stacks(["home"]), 12)
         assert hang.ranks == [1]
         assert hang.sentence.startswith(
             f"rank 1: in barrier at desync.py:{desync.find_line('called instead')}, "

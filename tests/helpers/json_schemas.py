@@ -9,7 +9,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from torchprof_tui.answers.schemas import find_version, read_schema
+from tools.answer_schemas import find_version, read_schema
 
 
 def forbid_unknown_fields(schema: Any) -> Any:

@@ -29,7 +29,6 @@ from torchprof_tui import app as app_module
 from torchprof_tui.analysis.dispatch.frame_names import FRAME, SourceLine
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.compare_asked import TraceAsked
 from torchprof_tui.ui.common.help_screen import HelpScreen
 from torchprof_tui.ui.common.keys import LANES
 from torchprof_tui.ui.common.status_line import StatusLine
@@ -45,8 +44,6 @@ from torchprof_tui.ui.source.source_screen import SourceScreen
 from torchprof_tui.ui.start.start_screen import StartScreen
 from torchprof_tui.ui.table.table_screen import TableScreen
 from torchprof_tui.ui.tree.tree_screen import TreeScreen
-
-pytestmark = pytest.mark.painted
 
 SCREENS = (
     TorchprofApp,
@@ -119,7 +116,7 @@ class KeyApp(TorchprofApp):
     def exit(self, *_: object, **__: object) -> None:
         self.exits += 1
 
-    def on_trace_asked(self, message: TraceAsked) -> None:
+    def on_start_screen_chosen(self, message: StartScreen.Chosen) -> None:
         message.prevent_default()  # opens a trace in place of this one
         self.exits += 1
 

@@ -84,7 +84,15 @@ def build_attach(
 ) -> Attach:
     """Build the answer of what was listed, recorded and dumped."""
     return Attach(
-        jobs=[build_job(job) for job in jobs],
+        jobs=[
+            fill(
+                AttachJob,
+                job,
+                gpus=list(job.gpus),
+                iterations_per_second=round(1 / job.step_seconds, 3) if job.step_seconds else None,
+            )
+            for job in jobs
+        ],
         recordings=[
             fill(
                 AttachRecording,
@@ -105,9 +113,3 @@ def build_attach(
         hangs=[fill(AttachHang, each, folder=str(each.folder)) for each in hangs],
         unreachable=[UnreachableHost(host=host, reason=reason) for host, reason in sorted(problems.items())],
     )
-
-
-def build_job(job: Job) -> AttachJob:
-    """Build the record of a process."""
-    pace = round(1 / job.step_seconds, 3) if job.step_seconds else None
-    return fill(AttachJob, job, gpus=list(job.gpus), iterations_per_second=pace)

@@ -207,23 +207,19 @@ class Host:
                     if hello is not None:
                         self.problem = ""
                         hello.put(True)
-                    continue
-                self._dispatch(event)
+                elif event["event"] in ("data", "end"):
+                    waiting = self._files.get(str(event["path"]))
+                    if waiting is not None:
+                        waiting.put(event)
+                else:
+                    if event["event"] == "jobs":
+                        ahead = event["clock"] - (self._asked + time.time()) / 2
+                        self.clock_offset = 0.0 if self.is_local else ahead
+                    self._listener(self, event)
         if hello is not None and not is_agent:
             self.problem = self.problem or "it ended at once"
             hello.put(True)
         self._listener(self, {"event": "closed"})
-
-    def _dispatch(self, event: dict[str, Any]) -> None:
-        if event["event"] in ("data", "end"):
-            waiting = self._files.get(str(event["path"]))
-            if waiting is not None:
-                waiting.put(event)
-            return
-        if event["event"] == "jobs":
-            now = time.time()
-            self.clock_offset = 0.0 if self.is_local else event["clock"] - (self._asked + now) / 2
-        self._listener(self, event)
 
 
 def read_modules() -> list[tuple[str, str]]:

@@ -167,9 +167,6 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         for host in self.hosts.values():
             host.close()
 
@@ -188,12 +185,12 @@ class Session:
                 self.problems[name] = str(error)
 
     def _receive(self, host: Host, event: dict[str, Any]) -> None:
-        if event["event"] == "closed":
+        kind = event["event"]
+        if kind == "closed":
             self.problems.setdefault(host.name, "the connection is lost")
             for waiting in list(self._queues.values()):
                 waiting.put({"event": "closed", "host": host.name})
             return
-        kind = event["event"]
         key = f"{kind} {host.name}" if kind in ("jobs", "progress") else str(event.get("id"))
         waiting_for = self._queues.get(key)
         if waiting_for is not None:
@@ -416,13 +413,10 @@ class Session:
 
     def cancel(self) -> None:
         """Cancel all requests that wait."""
-        for number in list(self._queues):
+        for number in [number for number in self._queues if number.startswith("r")]:
             for host in self.hosts.values():
-                if number.startswith("r"):
-                    try:
-                        host.ask(do="cancel", id=number)
-                    except HostError:
-                        continue
+                with contextlib.suppress(HostError):
+                    host.ask(do="cancel", id=number)
 
 
 def find_same_iterations(done: Sequence[Recorded]) -> bool | None:

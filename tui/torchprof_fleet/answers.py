@@ -12,7 +12,7 @@ from torchprof_fleet.analysis.heat_map import Measure, measure_cells
 from torchprof_fleet.analysis.rank_sketch import UNKNOWN_BYTES
 from torchprof_fleet.analysis.report import FleetReport
 from torchprof_fleet.analysis.waits import rank_waits
-from torchprof_tui.answers.record import Answer, Record, about
+from torchprof_tui.answers.record import Answer, Record, about, fill
 from torchprof_tui.trace.core.arrays import F64
 
 
@@ -173,25 +173,20 @@ def _build_faults(report: FleetReport) -> list[FleetFault]:
     for finding, share in zip(report.findings, report.savings, strict=True):
         arrival = None
         if (found := finding.arrival) is not None:
-            arrival = FleetArrival(
-                late_us=round(found.late / 1000, 3),
-                late_share=round(found.late_share, DIGITS),
-                last=found.last,
-                collectives=found.collectives,
-                steps=list(found.steps),
-            )
+            late_us, late_share = round(found.late / 1000, 3), round(found.late_share, DIGITS)
+            arrival = fill(FleetArrival, found, late_us=late_us, late_share=late_share, steps=list(found.steps))
         records.append(
-            FleetFault(
+            fill(
+                FleetFault,
+                finding,
                 kind=finding.kind.value,
                 rank=int(report.fleet.ranks[finding.ranks[0]]) if len(finding.ranks) == 1 else None,
                 ranks=report.fleet.ranks[list(finding.ranks)].tolist() if finding.ranks else [],
                 host=finding.host or None,
-                step=finding.step,
                 size=round(finding.size, DIGITS),
                 arrival=arrival,
-                cause=finding.cause,
                 why=finding.text,
-                action=finding.action,
+                action=finding.kind.action,
                 us=None if share is None else round(share * report.fleet.step_time / 1000, 3),
                 share=None if share is None else round(share, DIGITS),
             )
@@ -228,16 +223,16 @@ def list_ranks(report: FleetReport, limit: int) -> list[FleetRank]:
     for index in np.lexsort((-factor, -report.slowness))[:limit].tolist():
         sketch, wait = fleet.sketches[index], waits.get(index)
         records.append(
-            FleetRank(
+            fill(
+                FleetRank,
+                sketch,
                 rank=int(fleet.ranks[index]),
                 host=fleet.hosts[index] or None,
-                file=sketch.file,
                 late_share=round(float(report.slowness[index]), DIGITS),
                 gpu_factor=_find_median(checker.gpu.factor[[index]]),
                 cpu_factor=_find_median(checker.cpu.factor[[index]]),
                 step_us=float(np.nanmedian(fleet.durations[index])) / 1000,
                 memory_peak_bytes=None if sketch.memory_peak == UNKNOWN_BYTES else sketch.memory_peak,
-                regime=sketch.regime,
                 waited_for=0 if wait is None else wait.collectives,
                 delay_us=0.0 if wait is None else wait.delay / 1000,
             )

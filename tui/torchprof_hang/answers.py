@@ -6,9 +6,9 @@ import time
 from typing import Annotated
 
 from torchprof_hang.analysis.alignment import Group, align_groups
-from torchprof_hang.analysis.diagnosis import ACTIONS, Cause, diagnose
+from torchprof_hang.analysis.diagnosis import Cause, diagnose
 from torchprof_hang.analysis.evidence import Evidence
-from torchprof_hang.analysis.records import Frame, State
+from torchprof_hang.analysis.records import State
 from torchprof_tui.answers.record import Answer, Record, about, fill
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
@@ -98,14 +98,14 @@ def build_hang(evidence: Evidence, limit: int, before: str = "") -> Hang:
         Hang,
         found,
         cause=found.cause.value,
-        action=ACTIONS[found.cause],
+        action=found.cause.action,
         ranks=list(found.ranks),
         waiting=list(found.waiting),
         number=found.number or None,
         since_ns=found.since or None,
         waited_us=found.waited / 1000 if found.waited else None,
         before=before,
-        stack=build_frames(found.frames),
+        stack=[HangFrame(function=each.name, file=each.file, line=each.line) for each in found.frames[:MAX_FRAMES]],
         world_size=evidence.world_size,
         missing_ranks=[rank for rank in range(evidence.world_size) if rank not in known],
         files=evidence.used,
@@ -122,21 +122,15 @@ def build_hang(evidence: Evidence, limit: int, before: str = "") -> Hang:
     )
 
 
-def build_frames(frames: tuple[Frame, ...]) -> list[HangFrame]:
-    """Build the frames of a stack, innermost first."""
-    return [HangFrame(function=each.name, file=each.file, line=each.line) for each in frames[:MAX_FRAMES]]
-
-
 def _build_collective(group: Group, number: int, evidence: Evidence) -> HangCollective:
     states: dict[State, list[int]] = {}
     for rank, state in group.list_states(number, evidence.records).items():
         states.setdefault(state, []).append(rank)
     usual = group.find_usual(number)
-    frame = None if usual is None else usual.user_frame
     return HangCollective(
         number=number,
         operation="" if usual is None else usual.label,
-        place="" if frame is None else frame.place,
+        place="" if usual is None else usual.place,
         agrees=not set(states) & DISAGREEING,
         states=[HangState(state=state.value, ranks=ranks) for state, ranks in states.items()],
     )

@@ -11,15 +11,10 @@ UNREAD_TABLE = "table not shown"  # events that have no lane here
 SQLITE_MAGIC = b"SQLite format 3\0"
 
 
-def is_sqlite(head: bytes) -> bool:
-    """Tell whether a file is an SQLite database, which only opening it tells apart from an export."""
-    return head.startswith(SQLITE_MAGIC)
-
-
 SOURCE = SourceExtension(
     label="Nsight Systems report",
     suffixes=(".sqlite",),
-    recognizes=is_sqlite,
+    recognizes=lambda head: head.startswith(SQLITE_MAGIC),  # only opening it tells whether it is an export
     open="torchprof_nsight.nsight_source:open_nsight_export",
     problems={
         NO_TABLE: ("the report of Nsight Systems was recorded without these events", ""),

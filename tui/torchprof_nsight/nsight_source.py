@@ -51,9 +51,6 @@ class ProcessIds:
         """Return the correlation as a number that no other process of the export uses."""
         return correlation + (self.processes.get(global_id >> _PID_SHIFT, 0) << _CORRELATION_SHIFT)
 
-    def find_gpu(self, global_id: int, device: int) -> int:
-        return self.gpus.get((pid_of(global_id), device), device)
-
 
 def pid_of(global_id: int) -> int:
     """Return the process of a serialized thread or process id."""
@@ -63,17 +60,6 @@ def pid_of(global_id: int) -> int:
 def tid_of(global_id: int) -> int:
     """Return the thread of a serialized thread id."""
     return global_id & _ID_MASK
-
-
-def read_process_ids(export: ExportFile, serialized: set[int]) -> ProcessIds:
-    """Number the processes. `serialized`: the ids of all threads that called CUDA."""
-    processes = {key: number for number, key in enumerate(sorted({each >> _PID_SHIFT for each in serialized}))}
-    gpus = {
-        (pid, device): gpu
-        for gpu, device, pid in export.read_all("TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId", "pid"))
-        if isinstance(gpu, int) and isinstance(device, int) and isinstance(pid, int)
-    }
-    return ProcessIds(processes, gpus)
 
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -86,29 +72,10 @@ NVTX = "NVTX_EVENTS"
 
 EVENT_TABLES = (RUNTIME, NVTX, KERNEL, MEMCPY, MEMSET, GRAPH, SYNC)
 
-_COPY_KINDS = {
-    1: "HtoD",
-    2: "DtoH",
-    3: "HtoA",
-    4: "AtoH",
-    5: "AtoA",
-    6: "AtoD",
-    7: "DtoA",
-    8: "DtoD",
-    9: "HtoH",
-    10: "PtoP",
-}
+_COPY_KINDS = dict(enumerate(("HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"), 1))
 """CUpti_ActivityMemcpyKind."""
 
-_MEMORY_KINDS = {
-    0: "Pageable",
-    1: "Pinned",
-    2: "Device",
-    3: "Array",
-    4: "Managed",
-    5: "Device Static",
-    6: "Managed Static",
-}
+_MEMORY_KINDS = dict(enumerate(("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static")))
 """Of ENUM_CUDA_MEM_KIND, which exports carry; CUPTI's own numbers are one higher."""
 
 _NVTX_RANGES = frozenset((35, 37, 59, 60, 71, 72))
@@ -165,7 +132,13 @@ class KinetoText:
         yield json.dumps(header)[:-1] + ',\n  "traceEvents": [\n'
         export = self._export
         ids = {each for rows in export.fetch(RUNTIME, ("globalTid",)) for (each,) in rows}
-        self._ids = read_process_ids(export, {each for each in ids if isinstance(each, int)})
+        processes = sorted({each >> _PID_SHIFT for each in ids if isinstance(each, int)})
+        gpus = {
+            (pid, device): gpu
+            for gpu, device, pid in export.read_all("TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId", "pid"))
+            if isinstance(gpu, int) and isinstance(device, int) and isinstance(pid, int)
+        }
+        self._ids = ProcessIds({key: number for number, key in enumerate(processes)}, gpus)
         api_columns = ("start", "end", "globalTid", "correlationId", "nameId")
         yield from self._write_table(RUNTIME, api_columns, self._format_call)
         has_domains = export.has(NVTX, "domainId", "eventType")
@@ -274,7 +247,8 @@ class KinetoText:
     def _format_on_gpu(self, row: tuple[Any, ...], category: str, name: str, more: str) -> str:
         start, end, device, context, stream, correlation, process, node = row[:8]
         process = 0 if process is None else process
-        device = self._ids.find_gpu(process, _integer(device or 0))
+        device = _integer(device or 0)
+        device = self._ids.gpus.get((pid_of(process), device), device)
         stream = _integer(stream or 0)
         times = _split_times(start, end)
         correlation = self._ids.unique_correlation(process, _integer(correlation or 0))

@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -331,11 +332,13 @@ _IN_SCRIPT: dict[str, Callable[[ProgramFile], list[Edit]]] = {
 }
 
 
-def _find_edits(remedy: Remedy, places: Places, files: _Files) -> Iterator[tuple[ProgramFile, int, list[Edit]]]:
+def _find_edits(
+    remedy: Remedy, places: Places, read: Callable[[str], ProgramFile | None]
+) -> Iterator[tuple[ProgramFile, int, list[Edit]]]:
     """Yield (file, line, edits) of each place of a remedy."""
     name = remedy.name
     if name in _IN_SCRIPT:
-        file = files.read(places.script)
+        file = read(places.script)
         edits = _IN_SCRIPT[name](file) if file is not None else []
         if file is not None and edits:
             yield file, file.source[: edits[0].start].count(b"\n") + 1, edits
@@ -353,9 +356,9 @@ def _find_edits(remedy: Remedy, places: Places, files: _Files) -> Iterator[tuple
     lines = places.calls if name in _AT_MODULE_CALLS else places.lines.get(name, [])
     if not lines and functions:
         searched = [*places.suggested.get(name, []), (places.script, 0)]
-        lines = next(filter(None, (_search(files.read(path), line, functions) for path, line in searched)), [])
+        lines = next(filter(None, (_search(read(path), line, functions) for path, line in searched)), [])
     for path, line in lines:
-        file = files.read(path)
+        file = read(path)
         if file is not None and (edits := change(file, line)):
             yield file, line, edits
 
@@ -373,26 +376,19 @@ def _search(file: ProgramFile | None, line: int, functions: Sequence[str]) -> li
     return [(file.path, calls[0].lineno)] if len(calls) == 1 else []
 
 
-class _Files:
-    """Files that were read, each once; None where one cannot be."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, ProgramFile | None] = {}
-
-    def read(self, path: str) -> ProgramFile | None:
-        if path not in self._known:
-            try:
-                self._known[path] = ProgramFile(path) if path else None
-            except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
-                self._known[path] = None
-        return self._known[path]
+def _read_file(path: str) -> ProgramFile | None:
+    """Read a file of the program; None where it cannot be."""
+    try:
+        return ProgramFile(path) if path else None
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
 
 
 def build_patch(remedies: Sequence[Remedy], places: Places) -> Patch:
     """Build one diff of several remedies together, each against the files as they are."""
-    files, edits, left, lines = _Files(), {}, [], []  # type: ignore[var-annotated]
+    read, edits, left, lines = cache(_read_file), {}, [], []  # type: ignore[var-annotated]
     for remedy in remedies:
-        found = list(_find_edits(remedy, places, files))
+        found = list(_find_edits(remedy, places, read))
         tried = {file.path: [*edits.get(file.path, [])] for file, _, _ in found}
         for changed, _, added in found:
             tried[changed.path] = list(dict.fromkeys([*tried[changed.path], *added]))
@@ -401,7 +397,7 @@ def build_patch(remedies: Sequence[Remedy], places: Places) -> Patch:
             continue
         edits |= tried
         lines += [f"{name_path(file.path)}:{line}" for file, line, _ in found]
-    diffs = [_format_diff(file, file.apply(each)) for path, each in edits.items() if (file := files.read(path))]
+    diffs = [_format_diff(file, file.apply(each)) for path, each in edits.items() if (file := read(path))]
     return Patch("".join(diffs), tuple(dict.fromkeys(lines)), tuple(left))
 
 
@@ -442,10 +438,7 @@ def describe_place(remedy: Remedy) -> str:
 
 
 def format_patch(remedies: Sequence[tuple[Remedy, str]], places: Places) -> str:
-    """Format the file of a patch: what each remedy is, in comments, with those that have no diff, then one diff.
-
-    `remedies`: with what was measured of each, one line.
-    """
+    """Format the file of a patch: the remedies, each with what was measured, as comments; then one diff."""
     patch = build_patch([remedy for remedy, _ in remedies], places)
     lines = []
     for remedy, measured in remedies:

@@ -47,10 +47,7 @@ class ProgramProcess:
         report: str = "",
         cwd: str | None = None,
     ) -> str:
-        """Run a process until it ends, or some time after `report` exists. Returns why it failed; "" if not.
-
-        Raises TrialsStopped, TraceError.
-        """
+        """Run a process until it ends, or a while after `report` exists; return why it failed. Raises TrialsStopped."""
         with tempfile.TemporaryFile() as output:
             if self._is_stopped.is_set():
                 raise TrialsStopped

@@ -256,10 +256,7 @@ def choose_remedies(
 
 
 def predict_saving(remedy: Remedy, evidence: Evidence) -> tuple[str, float | None]:
-    """Return which finding that the remedy is against has the largest forecast of `check`, and that share of a step.
-
-    Without a forecast ("", None).
-    """
+    """Return the finding with the largest forecast for a remedy, and its share of a step; ("", None): none."""
     known = [(share, name) for name in remedy.patterns if (share := evidence.fired.get(name)) is not None]
     if not known or not remedy.is_forecast:
         return "", None

@@ -138,7 +138,7 @@ class Recount:
 def test_summaries_equal_the_recount(path: Path) -> None:
     recount = Recount(path)
     report = report_serving(load_trace(str(path)))
-    assert sum(kind.count for kind in report.kinds) == len(recount.steps) > 0
+    assert sum(kind.steps for kind in report.kinds) == len(recount.steps) > 0
     pairs = list(itertools.pairwise(recount.steps))
     gaps = [max(0, after.start - step.end) for step, after in pairs]
     pauses = [max(0, after.start - step.completion) for step, after in pairs]
@@ -150,20 +150,20 @@ def test_summaries_equal_the_recount(path: Path) -> None:
         rounding = 4 * len(steps) + 2
         tokens, time = sum(step.tokens for step in steps), sum(step.step_time for step in steps)
         kernels, graphed = sum(step.kernels for step in steps), sum(step.graph_kernels for step in steps)
-        assert (kind.count, kind.tokens, kind.kernels) == (len(steps), tokens, kernels)
-        assert kind.batch_p50 == np.median([step.batch for step in steps])
+        assert (kind.steps, kind.tokens, kind.kernels) == (len(steps), tokens, kernels)
+        assert kind.batch == np.median([step.batch for step in steps])
         known = [step.kv_length for step in steps if step.kv_length is not None]
-        assert kind.kv_length_p50 == (np.median(known) if known else None)
+        assert kind.kv_length == (np.median(known) if known else None)
         assert kind.graph_share == graphed / kernels
         assert sum(count for _, count in kind.not_graphed) == kernels - graphed
         for found, expected in (
-            (kind.step_time_sum, time),
-            (kind.step_time_p95, np.percentile([step.step_time for step in steps], 95)),
-            (kind.time_per_token_p50, np.percentile([step.step_time / step.tokens for step in steps], 50)),
-            (kind.lead_in_sum, sum(step.lead_in for step in steps)),
+            (kind.step_sum, time),
+            (kind.step_p95, np.percentile([step.step_time for step in steps], 95)),
+            (kind.token_p50, np.percentile([step.step_time / step.tokens for step in steps], 50)),
+            (kind.lead_in, sum(step.lead_in for step in steps)),
             (kind.cpu_time, sum(step.cpu_time for step in steps)),
             (kind.gap_sum, sum(gaps[number] for number in with_gap)),
-            (kind.gap_idle_sum or 0, sum(idle[number] for number in with_gap)),
+            (kind.gap_idle or 0, sum(idle[number] for number in with_gap)),
         ):
             assert found == pytest.approx(expected, abs=rounding)
         assert kind.gpu_time == pytest.approx(sum(step.gpu_time for step in steps), abs=kernels)

@@ -16,11 +16,11 @@ from torchprof_tui.trace.model.trace import Trace
 
 def test_each_kind_is_summed() -> None:
     prefill, decode, mixed = summarize_kinds(measure_serving_steps(serving_trace(2)))
-    assert (prefill.kind, prefill.count, prefill.tokens) == (StepKind.PREFILL, 2, 1024)
-    assert (decode.kind, decode.count, decode.tokens, decode.batch_p50) == (StepKind.DECODE, 6, 12, 2)
-    assert (mixed.kind, mixed.count, mixed.tokens) == (StepKind.MIXED, 2, 200)
-    assert decode.step_time_p50 == decode.step_time_p95 == 40_000
-    assert decode.time_per_token_p50 == 20_000
+    assert (prefill.kind, prefill.steps, prefill.tokens) == (StepKind.PREFILL, 2, 1024)
+    assert (decode.kind, decode.steps, decode.tokens, decode.batch) == (StepKind.DECODE, 6, 12, 2)
+    assert (mixed.kind, mixed.steps, mixed.tokens) == (StepKind.MIXED, 2, 200)
+    assert decode.step_p50 == decode.step_p95 == 40_000
+    assert decode.token_p50 == 20_000
     assert decode.tokens_per_second == pytest.approx(12 / 240e-6)
     assert decode.tokens_per_second_with_pauses == pytest.approx(12 / (240e-6 + 6 * 60e-6))
     assert decode.kernels_per_token == 2.5
@@ -40,16 +40,16 @@ def test_steps_without_tokens_are_counted_but_not_for_rates() -> None:
         )
     )
     (mixed,) = summarize_kinds(steps)
-    assert (mixed.count, mixed.counted, mixed.tokens) == (2, 1, 10)
+    assert (mixed.steps, mixed.counted, mixed.tokens) == (2, 1, 10)
     assert mixed.tokens_per_second == pytest.approx(10 / 10e-6)
     assert mixed.graph_share is None
-    assert mixed.gap_idle_sum is None
+    assert mixed.gap_idle is None
 
 
 def test_what_nothing_says_is_none() -> None:
     (decode,) = summarize_kinds(measure_serving_steps(trace(annotation("execute_new_0_cached_2", 0, 5))))
-    assert decode.tokens is decode.tokens_per_second is decode.time_per_token_p50 is decode.kernels_per_token is None
-    assert decode.kv_length_p50 is decode.gap_p50 is None
+    assert decode.tokens is decode.tokens_per_second is decode.token_p50 is decode.kernels_per_token is None
+    assert decode.kv_length is decode.gap_p50 is None
 
 
 def test_chosen_steps_alone_are_summed() -> None:
@@ -57,7 +57,7 @@ def test_chosen_steps_alone_are_summed() -> None:
     chosen = np.zeros(len(steps), np.bool_)
     chosen[[1, 2]] = True
     (decode,) = summarize_kinds(steps, chosen)
-    assert decode.count == 2
+    assert decode.steps == 2
 
 
 DECODE = "execute_context_0(0)_generation_2(2)"

@@ -23,8 +23,6 @@ from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.memory.snapshot_rows import HEADERS, NO_HISTORY, SnapshotList, draw_segment
 from torchprof_tui.ui.memory.snapshot_screen import SnapshotScreen
 
-pytestmark = pytest.mark.painted
-
 SNAPSHOT, OOM = MEMORY / "snapshot.pickle.gz", MEMORY / "oom.pickle.gz"
 
 
@@ -69,7 +67,7 @@ async def test_a_list_is_copied_with_its_own_header_while_the_next_one_is_read(
     async with opened(SNAPSHOT) as (screen, pilot):
         copied: list[str] = []
         monkeypatch.setattr(screen.app, "copy_to_clipboard", copied.append)
-        screen.action_next_panel(3)  # its rows are not there before the next message is handled
+        screen.action_list(3)  # its rows are not there before the next message is handled
         screen.action_copy(True)
         assert screen.shown_list is SnapshotList.SEGMENTS
         assert copied[0].splitlines()[0].split("\t") == list(HEADERS[SnapshotList.LINE])

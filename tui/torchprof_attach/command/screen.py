@@ -29,14 +29,15 @@ class AttachApp(ListApp):
         """Show which rank did not come, above the list."""
         # an extension of its own
         read = importlib.import_module("torchprof_hang.command.files").read_evidence
-        explain = importlib.import_module("torchprof_hang.command.main").explain_evidence
+        build = importlib.import_module("torchprof_hang.answers").build_hang
+        limit = importlib.import_module("torchprof_hang.command").DEFAULT_COLLECTIVES
         screen = importlib.import_module("torchprof_hang.ui.hang_screen")
         try:
             evidence = read([str(message.folder)])
         except UsageError as error:
             self.say(clean(str(error)))
             return
-        self.push_screen(screen.HangScreen(evidence, explain(evidence)))
+        self.push_screen(screen.HangScreen(evidence, build(evidence, limit)))
 
 
 def open_screen(options: AttachOptions, session: Session, connections: SshConnections) -> int:

@@ -34,7 +34,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchprof_attach.host import fabric, hang_dump, in_process, servers
-from torchprof_attach.host.gpu_use import GpuReader, GpuUse
+from torchprof_attach.host.gpu_use import GpuReader
 from torchprof_attach.host.processes import (
     KINETO_VARIABLE,
     UNLOAD_VARIABLE,
@@ -80,11 +80,6 @@ class Recording:
         waits = self.given is not None and time.monotonic() - self.given > BEHIND_SECONDS
         return waits and not self.was_skipped and self.size <= 0 and (self.request.get("multiple") or 1) == 1
 
-    def find_file(self) -> str | None:
-        """Find the complete file. Kineto writes `NAME_PID.json.tmp` and renames it."""
-        names = sorted(glob.glob(glob.escape(self.folder) + "/trace*.json"))
-        return names[0] if names else None
-
 
 class Agent:
     """Takes requests, answers through `send`. `recorder`: source of `recorder/attached.py`, or ""."""
@@ -92,7 +87,6 @@ class Agent:
     def __init__(self, send: Callable[[dict[str, Any]], None], recorder: str = "") -> None:
         self._send = send
         self._recorder = recorder
-        self._gpus: GpuReader | None = None
         self._fabrics: dict[str, fabric.Fabric] = {}  # by folder
         self._selector = selectors.DefaultSelector()
         self._active: dict[str, Recording] = {}
@@ -148,13 +142,12 @@ class Agent:
 
     # -- listing -----------------------------------------------------------------------------------------------
 
-    def _read_gpus(self) -> dict[int, GpuUse]:
-        if self._gpus is None:
-            self._gpus = GpuReader()
-        return self._gpus.read()
+    @functools.cached_property
+    def _gpus(self) -> GpuReader:
+        return GpuReader()
 
     def _list(self, request: dict[str, Any]) -> None:
-        use, jobs = self._read_gpus(), []
+        use, jobs = self._gpus.read(), []
         for process in list_processes():
             way, why = self.find_way(process, bool(request.get("inject")))
             gpu = use.get(process.pid)
@@ -169,19 +162,18 @@ class Agent:
         """Find the first way to record a process, and one line: what is told about it, or what to set next time."""
         if process.problem:
             return "", process.problem
+        kineto = f"it was started without {KINETO_VARIABLE}=1"
+        if KINETO_VARIABLE in process.environment:
+            kineto = "its profiler has not registered (yet)"
         if process.socket:
             try:
                 if process.socket_dir not in self._fabrics:
                     fabric.check_free(process.socket_dir)
                 return "kineto", ""
-            except fabric.SocketTakenError as error:
-                if "dynolog" in error.command.split(" ")[0]:
+            except OSError as error:
+                if isinstance(error, fabric.SocketTakenError) and "dynolog" in error.command.split(" ")[0]:
                     return "dynolog", f"dynolog runs here (pid {error.pid}): asked by its command dyno"
                 kineto = str(error)
-            except OSError as error:
-                kineto = str(error)
-        else:
-            kineto = ""
         remote = in_process.find_remote_exec_problem(process)
         if not remote and inject and self._recorder:
             return "remote_exec", "a script is run inside of the process, as asked (--inject)"
@@ -190,16 +182,12 @@ class Agent:
         if process.marker:
             return "signal", "SIGUSR2: torchprof_runs is installed in it"
         hint = "; or --inject, which runs a script inside of the process" if not remote else ""
-        if not kineto:
-            kineto = f"it was started without {KINETO_VARIABLE}=1"
-            if KINETO_VARIABLE in process.environment:
-                kineto = "its profiler has not registered (yet)"
         return "", f"{kineto}{hint}"
 
     # -- hangs -------------------------------------------------------------------------------------------------
 
     def _read_progress(self, request: dict[str, Any]) -> None:
-        use, found = self._read_gpus(), []
+        use, found = self._gpus.read(), []
         for pid, start in request["jobs"]:
             with contextlib.suppress(OSError, ValueError, KeyError):  # it has ended
                 found.append(self._progress.read(_find_process(pid, start), pid in use))
@@ -295,14 +283,14 @@ class Agent:
         for each in list(self._active.values()):
             if each.finishing or each.way in ("server", "dump"):
                 continue
-            path = each.find_file()
-            if path is not None:
+            paths = sorted(glob.glob(glob.escape(each.folder) + "/trace*.json"))  # Kineto writes .tmp and renames it
+            if paths:
                 each.finishing = True
-                threading.Thread(target=self._complete, args=(each, [path]), daemon=True).start()
-                continue
-            reason = self._find_failure(each, now)
-            if reason:
-                self._fail(each, reason)
+                threading.Thread(target=self._complete, args=(each, paths[:1]), daemon=True).start()
+            else:
+                reason = self._find_failure(each, now)
+                if reason:
+                    self._fail(each, reason)
 
     def _find_failure(self, each: Recording, now: float) -> str:
         """Say why a file will not come; "" while it may."""

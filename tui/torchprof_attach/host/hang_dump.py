@@ -23,6 +23,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from torchprof_attach.host.processes import Process, check_private, scratch_folder
@@ -49,14 +50,15 @@ class NothingTakenError(OSError):
 # -- progress ----------------------------------------------------------------------------------------------------------
 
 
+@dataclass
 class _Seen:
-    """What is known of a process. `since`: of its last progress. `asked`: a folder for the answer of its recorder."""
+    """What is known of a process. `asked`: a folder for the answer of its recorder. `since`: of its last progress;
+    `last_step`: s since the epoch."""
 
-    def __init__(self, folder: str) -> None:
-        self.since = time.monotonic()
-        self.activity: tuple[int, int] | None = None
-        self.asked = folder
-        self.last_step: float | None = None  # s since the epoch
+    asked: str
+    since: float = field(default_factory=time.monotonic)
+    activity: tuple[int, int] | None = None
+    last_step: float | None = None
 
 
 class ProgressReader:
@@ -72,35 +74,23 @@ class ProgressReader:
         if key not in self._seen:
             self._seen[key] = _Seen(self._create_folder() if find_pipe(process) else "")
         seen = self._seen[key]
-        self._read_activity(process, seen, uses_gpu)
-        self._read_steps(process, seen)
+        now, activity = time.monotonic(), read_activity(process.pid)
+        ran, gave_up = (after - before for after, before in zip(activity, seen.activity or activity))  # noqa: B905
+        is_idle = ran / 1e9 <= IDLE_SECONDS + IDLE_SHARE * (now - seen.since) or (uses_gpu and not gave_up)
+        if seen.activity is None or not is_idle:
+            seen.since, seen.activity = now, activity
+        if seen.asked:  # read the answer to the last question, and ask again: nothing is waited for
+            for path in glob.glob(f"{glob.escape(seen.asked)}/stacks_rank_*.json"):
+                with open(path, encoding="utf-8") as file:
+                    answer = json.load(file)
+                os.unlink(path)
+                if answer["steps"]:  # else nothing counts them
+                    seen.last_step = answer["time_ns"] / 1e9 - answer["seconds_since_step"]
+            ask_recorder(process, seen.asked, False)
         still, evidence = time.monotonic() - seen.since, "its main thread has only waited"
         if seen.last_step is not None:
             still, evidence = time.time() - seen.last_step, "no step ended"
         return {"pid": process.pid, "start": process.start, "still_seconds": max(still, 0.0), "evidence": evidence}
-
-    @staticmethod
-    def _read_activity(process: Process, seen: _Seen, uses_gpu: bool) -> None:
-        now, activity = time.monotonic(), read_activity(process.pid)
-        if seen.activity is not None:
-            ran, gave_up = activity[0] - seen.activity[0], activity[1] - seen.activity[1]
-            is_idle = ran / 1e9 <= IDLE_SECONDS + IDLE_SHARE * (now - seen.since)
-            if is_idle or (uses_gpu and not gave_up):
-                return
-        seen.since, seen.activity = now, activity
-
-    @staticmethod
-    def _read_steps(process: Process, seen: _Seen) -> None:
-        """Read the answer to the last question, and ask again: nothing is waited for."""
-        if not seen.asked:
-            return
-        for path in glob.glob(f"{glob.escape(seen.asked)}/stacks_rank_*.json"):
-            with open(path, encoding="utf-8") as file:
-                answer = json.load(file)
-            os.unlink(path)
-            if answer["steps"]:  # else nothing counts them
-                seen.last_step = answer["time_ns"] / 1e9 - answer["seconds_since_step"]
-        ask_recorder(process, seen.asked, False)
 
 
 def read_activity(pid: int) -> tuple[int, int]:
@@ -115,10 +105,7 @@ def read_activity(pid: int) -> tuple[int, int]:
 
 
 def take_dump(process: Process, folder: str, stopped: Callable[[], bool]) -> tuple[list[str], list[str]]:
-    """Take what a process waits for into a private folder. Returns files, and why there are no more of them.
-
-    Raises NothingTakenError.
-    """
+    """Take what a process waits for: files, and why there are no more of them. Raises NothingTakenError."""
     if process.problem:
         raise NothingTakenError(process.problem)
     reasons: list[str] = []

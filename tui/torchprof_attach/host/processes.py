@@ -15,16 +15,8 @@ KINETO_VARIABLE = "KINETO_USE_DAEMON"
 UNLOAD_VARIABLE = "TEARDOWN_CUPTI"  # 1: Kineto unloads CUPTI after a recording
 SOCKET_DIR_VARIABLE = "KINETO_IPC_SOCKET_DIR"
 KEPT_VARIABLES = frozenset(
-    {
-        KINETO_VARIABLE,
-        SOCKET_DIR_VARIABLE,
-        UNLOAD_VARIABLE,
-        "RANK",
-        "WORLD_SIZE",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-        "SLURM_JOB_ID",
-    }
+    {KINETO_VARIABLE, SOCKET_DIR_VARIABLE, UNLOAD_VARIABLE}
+    | {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID"}
     | {"SLURM_PROCID", "SLURM_NTASKS", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE"}
     | {"VLLM_TORCH_PROFILER_DIR", "SGLANG_TORCH_PROFILER_DIR", "PATH", "XDG_CACHE_HOME"}
     | {"TORCH_FR_DEBUG_INFO_PIPE_FILE", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"}
@@ -128,13 +120,8 @@ def list_processes() -> list[Process]:
                 continue
             if process is not None:
                 found.append(process)
-    by_pid = {each.pid: each for each in found}
-    kept = []
-    for each in found:
-        parent = by_pid.get(each.parent)
-        if parent is not None and each.command == parent.command and each.socket in ("", parent.socket):
-            continue
-        kept.append(each)
+    forked = {(each.pid, *each.command, socket) for each in found for socket in ("", each.socket)}
+    kept = [each for each in found if (each.parent, *each.command, each.socket) not in forked]
     parents = {each.parent for each in kept if each.rank is not None}
     known = [each._replace(launcher=each.launcher or (each.pid in parents and each.rank is None)) for each in kept]
     return sorted(known, key=lambda each: (each.job, -1 if each.rank is None else each.rank, each.pid))

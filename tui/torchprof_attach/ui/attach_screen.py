@@ -177,10 +177,7 @@ class AttachScreen(ListScreen):
         watch = "" if self._watch_seconds is None else f" · watching for hangs of {self._watch_seconds:g} s"
         self._title.show_state(f"attach {hosts}: {ready} of {len(self.jobs)} processes can be recorded{lost}{watch}")
         self.handle_cursor_move()
-        self.call_after_refresh(self._note_listed)
-
-    def _note_listed(self) -> None:
-        self._is_listed = True
+        self.call_after_refresh(setattr, self, "_is_listed", True)
 
     @property
     def _cursor_job(self) -> Job | None:

@@ -135,8 +135,16 @@ GROWTH = 1.1  # last steps over first ones from which the step time grows
 MIN_ORDER = 0.9  # rank correlation of step time and step: 1 where each step is longer than the one before
 UNBALANCED = 1.15  # compute time of the slowest stage, or of the most loaded experts, over the mean
 
-STAGE_WORDS = frozenset({"pp", "pipe", "pipeline", "stage"})
-EXPERT_WORDS = frozenset({"ep", "expert", "experts", "moe"})  # words in the names of process groups
+GROUP_WORDS = {
+    "DP": ("dp", "fsdp", "hsdp", "data", "replicate", "shard"),
+    "TP": ("tp", "tensor"),
+    "PP": ("pp", "pipe", "pipeline", "stage"),
+    "EP": ("ep", "expert", "experts", "moe"),
+    "CP": ("cp", "context", "sp", "sequence"),
+}
+"""Kinds of parallelism by the words in the names of their process groups."""
+
+STAGE_WORDS, EXPERT_WORDS = GROUP_WORDS["PP"], GROUP_WORDS["EP"]
 
 
 NETWORK_RATIO = 16.0
@@ -149,31 +157,31 @@ SLOW_LINK = 0.6
 """Bandwidth of a group between hosts, over that of the median such group, below which its links are slow."""
 
 
-class FindingKind(str, Enum):
-    """What was found; the value is its name in JSON."""
+class FindingKind(Enum):
+    """What was found, and what to do about it; the value is its name in JSON."""
 
-    SLOW_HOST = "slow_host"
-    SLOW_GPU = "slow_gpu"
-    SLOW_CPU = "slow_cpu"
-    LATE = "late"
-    STALL = "stall"
-    GROWING_STEPS = "growing_steps"
-    UNBALANCED_STAGES = "unbalanced_stages"
-    UNBALANCED_EXPERTS = "unbalanced_experts"
-    SLOW_NETWORK = "slow_network"
+    action: str
 
+    def __new__(cls, value: str, action: str) -> FindingKind:
+        member = object.__new__(cls)
+        member._value_, member.action = value, action
+        return member
 
-ACTIONS = {
-    FindingKind.SLOW_HOST: "run nvidia-smi -q -d PERFORMANCE and top there; take the host out of the job",
-    FindingKind.SLOW_GPU: "run nvidia-smi -q -d PERFORMANCE,TEMPERATURE there; replace it if it stays slow",
-    FindingKind.SLOW_CPU: "look at what else runs there, at CPU affinity and clocks",
-    FindingKind.LATE: "open its trace: check says what its GPU waits for",
-    FindingKind.STALL: "open its trace at that step: garbage collection, a checkpoint, an input file, another process",
-    FindingKind.GROWING_STEPS: "compare an early step with a late one: torchprof-tui diff; look for what accumulates",
-    FindingKind.UNBALANCED_STAGES: "move layers from the slowest stage to the others",
-    FindingKind.UNBALANCED_EXPERTS: "look at the routing: a balancing loss, or a capacity per expert",
-    FindingKind.SLOW_NETWORK: "run nccl-tests between these hosts; NCCL_DEBUG=INFO names adapters and GPUDirect RDMA",
-}
+    SLOW_HOST = "slow_host", "run nvidia-smi -q -d PERFORMANCE and top there; take the host out of the job"
+    SLOW_GPU = "slow_gpu", "run nvidia-smi -q -d PERFORMANCE,TEMPERATURE there; replace it if it stays slow"
+    SLOW_CPU = "slow_cpu", "look at what else runs there, at CPU affinity and clocks"
+    LATE = "late", "open its trace: check says what its GPU waits for"
+    STALL = "stall", "open its trace at that step: garbage collection, a checkpoint, an input file, another process"
+    GROWING_STEPS = (
+        "growing_steps",
+        "compare an early step with a late one: torchprof-tui diff; look for what accumulates",
+    )
+    UNBALANCED_STAGES = "unbalanced_stages", "move layers from the slowest stage to the others"
+    UNBALANCED_EXPERTS = "unbalanced_experts", "look at the routing: a balancing loss, or a capacity per expert"
+    SLOW_NETWORK = (
+        "slow_network",
+        "run nccl-tests between these hosts; NCCL_DEBUG=INFO names adapters and GPUDirect RDMA",
+    )
 
 
 @record
@@ -216,11 +224,6 @@ class FleetFinding:
     text: str
     arrival: Arrival | None = None
     cause: str = ""
-
-    @property
-    def action(self) -> str:
-        """What to do about it."""
-        return ACTIONS[self.kind]
 
 
 class FleetChecker:

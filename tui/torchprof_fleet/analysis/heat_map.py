@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from torchprof_fleet.analysis.findings import GROUP_WORDS
 from torchprof_fleet.analysis.fleet import Fleet
 from torchprof_fleet.analysis.report import FleetReport
 from torchprof_tui.trace.core.arrays import F64, I8, I64
@@ -78,16 +79,6 @@ class Grouping:
         worst = np.fmin if measure is Measure.BUSY else np.fmax
         rows = [worst.reduce(values[members], axis=0) for members in self.members]
         return np.array(rows) if rows else np.zeros((0, values.shape[1]))
-
-
-GROUP_WORDS = {
-    "DP": ("dp", "fsdp", "hsdp", "data", "replicate", "shard"),
-    "TP": ("tp", "tensor"),
-    "PP": ("pp", "pipe", "pipeline", "stage"),
-    "EP": ("ep", "expert", "experts", "moe"),
-    "CP": ("cp", "context", "sp", "sequence"),
-}
-"""Kinds of parallelism by the words in the names of their process groups."""
 
 
 def list_groupings(report: FleetReport) -> list[Grouping]:

@@ -201,34 +201,20 @@ _CODED = [
 """Columns of texts that are read as indexes into the distinct ones."""
 
 _RANK_TEXTS = ("file", "host", "device", "torch_version", "regime")
-_RANK_NUMBERS = {
-    "rank": "rank",
-    "world_size": "world_size",
-    "device_count": "device_count",
-    "time_zero_ns": "time_zero",
-    "memory_peak_bytes": "memory_peak",
-}
-_STEP_NUMBERS = {
-    "step": "number",
-    "start_ns": "start",
-    "end_ns": "end",
-    "busy_ns": "busy",
-    "compute_ns": "compute",
-    "communication_ns": "communication",
-    "exposed_ns": "exposed",
-    "cpu_ns": "cpu",
-    "collective_count": "collective_count",
-}
-_COLLECTIVE_NUMBERS = {"start_ns": "start", "end_ns": "end", "bytes": "bytes"}
+
+
+def _name_fields(*columns: str) -> dict[str, str]:
+    """Name the field of each column: without its unit."""
+    return {column: column.removesuffix("_ns").removesuffix("_bytes") for column in columns}
+
+
+_RANK_NUMBERS = _name_fields("rank", "world_size", "device_count", "time_zero_ns", "memory_peak_bytes")
+_STEP_TIMES = ("start_ns", "end_ns", "busy_ns", "compute_ns", "communication_ns", "exposed_ns", "cpu_ns")
+_STEP_NUMBERS = {"step": "number", **_name_fields(*_STEP_TIMES, "collective_count")}
+_COLLECTIVE_NUMBERS = _name_fields("start_ns", "end_ns", "bytes")
 _CAUSE_FIELDS = ("id", "ns")
 _GROUP_FIELDS = ("name", "position", "size")
-_DURATION_NUMBERS = {
-    "count": "count",
-    "total_ns": "total",
-    "median_ns": "median",
-    "p90_ns": "p90",
-    "longest_ns": "longest",
-}
+_DURATION_NUMBERS = _name_fields("count", "total_ns", "median_ns", "p90_ns", "longest_ns")
 
 
 def build_sketch_table(sketches: Sequence[RankSketch]) -> pa.Table:
@@ -265,8 +251,7 @@ def build_sketch_table(sketches: Sequence[RankSketch]) -> pa.Table:
 def _repeat_tuples(
     arrow: Any, values: Sequence[Sequence[tuple[Any, ...]]], rows: Sequence[int], fields: Sequence[str]
 ) -> Any:
-    """Build a list of structs for each row, the same in all rows of a sketch; the first field is a text, the others
-    are numbers."""
+    """Build a list of structs for each row, equal in all rows of a sketch: a text, then numbers."""
     repeated = [part for each, count in zip(values, rows, strict=True) for _ in range(count) for part in each]
     arrays = [build_texts(arrow, [part[0] for part in repeated], np.arange(len(repeated)))]
     arrays += [build_numbers(arrow, [part[at] for part in repeated]) for at in range(1, len(fields))]
@@ -282,9 +267,7 @@ def _build_structs(
     others: dict[str, Any],
     numbers: dict[str, str],
 ) -> Any:
-    """Build a list of structs for each row: their texts (of each table indexes and texts), other arrays, then
-    `numbers` of the tables.
-    """
+    """Build a list of structs for each row: texts (indexes and texts of each table), others, numbers."""
     fields = {}
     for name, pairs in texts.items():
         offsets = np.concatenate([[0], np.cumsum([len(known) for _, known in pairs])])[:-1]

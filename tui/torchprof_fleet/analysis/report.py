@@ -120,10 +120,7 @@ class FleetReport:
         return sorted(hosts, key=lambda host: -float(self.slowness[hosts[host]].mean()))[:limit]
 
     def remove(self, ranks: Sequence[int]) -> float | None:
-        """Find the share of the job's time, 0..1, that is saved without the slowness of these ranks.
-
-        None where nothing is matched or all ranks are named.
-        """
+        """Find the share of the job's time, 0..1, that is saved without the slowness of ranks; None: unknown."""
         if not len(self.checker.matched) or not ranks or len(ranks) == len(self.fleet):
             return None
         base = self.replay.base

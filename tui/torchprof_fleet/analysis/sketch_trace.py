@@ -18,6 +18,7 @@ from torchprof_fleet.analysis.rank_sketch import (
     encode_sketches,
 )
 from torchprof_fleet.analysis.sketch_task import SketchResult
+from torchprof_fleet.analysis.waits import find_bounds
 from torchprof_tui.analysis.collectives.communication_records import ELEMENT_BYTES
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import classify_names
@@ -182,9 +183,8 @@ def _sketch_collectives(trace: Trace, records: Collectives, starts: I64) -> tupl
     texts = [_shorten_group(text) for text in records.texts]
     order = np.lexsort((np.arange(len(events)), records.group, step))
     step, group = step[order], records.group[order]
-    first = np.flatnonzero(np.r_[True, (np.diff(step) != 0) | (np.diff(group) != 0)]) if len(step) else order[:0]
-    length = np.diff(np.append(first, len(step)))
-    position = (np.arange(len(step)) - np.repeat(first, length)).astype(np.int32)
+    bounds = find_bounds(np.stack([step, group]))
+    position = (np.arange(len(step)) - np.repeat(bounds[:-1], np.diff(bounds))).astype(np.int32)
     stride = -(-counts // MAX_COLLECTIVES)
     kept = position % np.maximum(stride[step], 1) == 0 if len(step) else np.zeros(0, np.bool_)
     order, step, group, position = order[kept], step[kept], group[kept], position[kept]
@@ -218,8 +218,8 @@ def _summarize(step: I32, name: I32, duration: I64, names: Sequence[str], limit:
     """Summarise durations by step and name; of each step the `limit` names with most time."""
     order = np.lexsort((duration, name, step))
     step, name, duration = step[order], name[order], duration[order].astype(np.int64)
-    first = np.flatnonzero(np.r_[True, (np.diff(step) != 0) | (np.diff(name) != 0)]) if len(step) else order[:0]
-    count = np.diff(np.append(first, len(step))).astype(np.int64)
+    bounds = find_bounds(np.stack([step, name]))
+    first, count = bounds[:-1], np.diff(bounds)
     total = np.add.reduceat(duration, first) if len(first) else np.zeros(0, np.int64)
     by_time = np.lexsort((name[first], -total, step[first]))
     sorted_step = step[first][by_time]

@@ -114,7 +114,7 @@ def match_sketches(fleet: Fleet) -> MatchedSketches:
     # By group, step, order and operation; the parts of one collective by rank.
     by_key = np.lexsort((rank, operation, order, group, step))
     key = np.stack([step, group, order, operation])[:, by_key]
-    first = _find_bounds(key)
+    first = find_bounds(key)
     size = np.diff(first)
     kept = np.flatnonzero(size > 1)
     # In the order in which they begin, measured on each rank from the start of its step.
@@ -163,15 +163,15 @@ def _drop_other_counts(table: I64) -> I64:
     if not len(table):
         return table
     table = table[np.lexsort((table[:, 0], table[:, 2], table[:, 1]))]
-    own = _find_bounds(table[:, [1, 2, 0]].T)
+    own = find_bounds(table[:, [1, 2, 0]].T)
     count = np.diff(own)
-    size = np.diff(_find_bounds(table[own[:-1]][:, [1, 2]].T))
+    size = np.diff(find_bounds(table[own[:-1]][:, [1, 2]].T))
     _, usual = find_medians(np.repeat(np.arange(len(size)), size), count)
     kept: I64 = table[np.repeat(count == np.repeat(usual, size), count)]
     return kept
 
 
-def _find_bounds(key: I64) -> I64:
+def find_bounds(key: I64) -> I64:
     """Find the bounds of runs of equal columns: int64[runs + 1]."""
     count = key.shape[1]
     if not count:

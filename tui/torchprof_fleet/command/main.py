@@ -21,7 +21,7 @@ from torchprof_tui.commands.common.load import report_refused_cache
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.common.terminal import find_terminal_problem, show_screen
 from torchprof_tui.program.phase_log import note_phase
-from torchprof_tui.program.terminal_progress import TerminalProgress
+from torchprof_tui.program.terminal_progress import ReplacedLine
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, write_atomically
 from torchprof_tui.trace.core.extensions import import_extra
 from torchprof_tui.trace.core.printable import clean
@@ -63,11 +63,16 @@ def _sketch_and_print(
     out = None if options.parquet is None else Path(options.parquet)
     if out is not None:
         check_target(out)
-    show = _Progress()
+    line = ReplacedLine(sys.stderr)
+
+    def show(_: RankSketch | None, done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            line.show(f"sketched {done:,} of {total:,} ranks", done / total if total else None)
+
     try:
         sketched = sketch_all(traces, sketch_many, not options.no_cache, show, no_traces=lost)
     finally:
-        show.clear()
+        line.clear()
     note_phase("sketched", ranks=len(sketched.sketches), reused=sketched.reused)
     if not options.no_cache:
         report_refused_cache()
@@ -83,33 +88,8 @@ def _sketch_and_print(
         print(clean(f"wrote {out}: {format_file_size(out.stat().st_size)}"), file=sys.stderr)
 
 
-class _Progress:
-    """Shows how many ranks are sketched, on one line of stderr where it is a terminal."""
-
-    def __init__(self) -> None:
-        self._is_shown = False
-        self._bar = TerminalProgress(sys.stderr)
-
-    def __call__(self, sketch: RankSketch | None, done: int, total: int) -> None:
-        if sys.stderr.isatty():
-            self._is_shown = True
-            self._bar.set(done / total if total else None)
-            sys.stderr.write(f"\rsketched {done:,} of {total:,} ranks, ctrl+c stops\x1b[K")
-            sys.stderr.flush()
-
-    def clear(self) -> None:
-        """Clear the line."""
-        if self._is_shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-            self._bar.clear()
-
-
 def compare_sources(paths: Sequence[str]) -> tuple[FleetReport, int]:
-    """Sketch the traces of some folders on this machine and compare their ranks. Raises UsageError.
-
-    Returns the report and how many sketches were read from the cache.
-    """
+    """Compare the ranks in some folders; also return how many sketches were cached. Raises UsageError."""
     import_extra("pyarrow", EXTRA)
     with contextlib.ExitStack() as stack:
         traces, lost = list_sources(paths, stack)

@@ -30,10 +30,7 @@ POLL_SECONDS = 0.2  # seconds after which it is noticed that this was cancelled
 def sketch_locally(
     traces: Sequence[ListedTrace], is_cancelled: Callable[[], bool], jobs: int
 ) -> Iterator[SketchResult]:
-    """Sketch traces with `jobs` processes, each result as it comes.
-
-    Where a process is killed, each trace that may have been in work is tried once more, alone.
-    """
+    """Sketch traces with `jobs` processes; one that may have killed a process is tried again, alone."""
     rest = list(traces)
     while rest:
         suspects: list[ListedTrace] = []

@@ -73,7 +73,10 @@ def _build_findings(report: FleetReport, width: int) -> ListContent:
     for finding, share in zip(report.findings, report.savings, strict=True):
         saved = "" if share is None else f"; without it the job takes {share:.1%} less"
         step = None if finding.step is None else steps.get(finding.step)
-        lines = [*_wrap(f"● {finding.text}{saved}", width - 2, "  "), *_wrap(f"  {finding.action}", width - 2, "  ")]
+        lines = [
+            *_wrap(f"● {finding.text}{saved}", width - 2, "  "),
+            *_wrap(f"  {finding.kind.action}", width - 2, "  "),
+        ]
         rows += [ListRow(line, finding.ranks, step, not at) for at, line in enumerate(lines)]
     for each in report.lost:
         lines = _wrap(f"left out: {each.line}", width - 2, "  ")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from rich.cells import cell_len
 from rich.style import Style
@@ -17,7 +19,7 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.event_styles import BAR_INK, PROBLEM_INK, ColorSupport, Palette, blend
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip, scroll_to_cursor
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 
 SHADES = "·░▒▓█"  # sign of each level, the usual one first
 NO_STEP = " "  # a rank without the step
@@ -26,12 +28,13 @@ CELL_WIDTHS = (1, 2, 4, 10)  # cells of a column at each zoom; the widest shows 
 MAX_GUTTER = 34
 
 
+@dataclass
 class CellPicked(Message):
     """A click on a cell; `opened`: it was under the cursor."""
 
-    def __init__(self, row: int, step: int, opened: bool) -> None:
-        super().__init__()
-        self.row, self.step, self.opened = row, step, opened
+    row: int
+    step: int
+    opened: bool
 
 
 @record(slots=False)
@@ -102,6 +105,11 @@ class FleetMap(PaintedWidget):
         self.repaint()
 
     @property
+    def page_rows(self) -> int:
+        """Rows that fit."""
+        return max(self.size.height - 1, 1)
+
+    @property
     def page_steps(self) -> int:
         """Columns that fit."""
         return max((self.size.width - self._gutter_width) // CELL_WIDTHS[self.zoom], 1)
@@ -111,10 +119,8 @@ class FleetMap(PaintedWidget):
         content = self.content
         if content is None:
             return 0
-        longest = max(
-            (cell_len(label) + cell_len(note) for label, note in zip(content.labels, content.notes, strict=True)),
-            default=0,
-        )
+        texts = map("".join, zip(content.labels, content.notes, strict=True))
+        longest = max(map(cell_len, texts), default=0)
         return min(max(longest, len(content.what)) + 5, MAX_GUTTER, max(self.size.width // 2, 12))
 
     def choose_zoom(self) -> None:
@@ -130,8 +136,8 @@ class FleetMap(PaintedWidget):
         content = self.content
         if content is None:
             return
-        self._top = scroll_to_cursor(self._top, self.cursor_row, self.page_size, len(content.labels))
-        self._left = scroll_to_cursor(self._left, self.cursor_step, self.page_steps, len(content.steps))
+        self._top = _scroll(self._top, self.cursor_row, self.page_rows, len(content.labels))
+        self._left = _scroll(self._left, self.cursor_step, self.page_steps, len(content.steps))
 
     def paint(self, y: int, width: int) -> Strip:
         content = self.content
@@ -198,3 +204,12 @@ class FleetMap(PaintedWidget):
         if self.content is not None and self.content.labels:
             row = min(max(self.cursor_row + count, 0), len(self.content.labels) - 1)
             self.post_message(CellPicked(row, self.cursor_step, False))
+
+
+def _scroll(first: int, cursor: int, page: int, count: int) -> int:
+    """Return the first row or column to show so that the cursor is on screen."""
+    if cursor < first:
+        first = cursor
+    elif cursor >= first + page:
+        first = cursor - page + 1
+    return min(max(first, 0), max(count - page, 0))

@@ -96,12 +96,12 @@ MIN_HEADLINE_LINES = 30
 """Lines from which the first finding has a line of its own; the list of findings is below the map anyway."""
 
 
+@dataclass
 class ListBuilt(Message):
     """A list was built from a report, for a width and the ranks under the cursor."""
 
-    def __init__(self, key: tuple[object, ...], content: ListContent) -> None:
-        super().__init__()
-        self.key, self.content = key, content
+    key: tuple[object, ...]
+    content: ListContent
 
 
 FIND_PROMPT = "find"
@@ -382,7 +382,7 @@ class FleetScreen(ChildScreen):
         self._move_to(self.map.cursor_row + rows, self.map.cursor_step, f"the {'first' if rows < 0 else 'last'} row")
 
     def action_page(self, pages: int) -> None:
-        self.action_move(pages * self.map.page_size)
+        self.action_move(pages * self.map.page_rows)
 
     def action_edge(self, last: bool) -> None:
         row = len(self.map.content.labels) if last and self.map.content else 0

@@ -29,20 +29,19 @@ class Group:
 
     def list_states(self, number: int, known: Container[int]) -> dict[int, State]:
         """List the states of a collective by rank; `known`: the ranks that left something."""
-        usual = self.find_usual(number)
-        return {rank: self._find_state(number, rank, usual, rank in known) for rank in self.members}
-
-    def _find_state(self, number: int, rank: int, usual: Operation | None, is_known: bool) -> State:
-        operation = self.rows.get(number, {}).get(rank)
-        if operation is None:
-            if not is_known:
-                return State.NO_DUMP
-            return State.LOST if number < self.first.get(rank, 0) else State.ABSENT
-        if usual is None or operation.key == usual.key:
-            return operation.state
-        if operation.name != usual.name:
-            return State.OTHER_OP
-        return State.OTHER_SIZE if operation.sizes != usual.sizes else State.OTHER_DTYPE
+        usual, row, states = self.find_usual(number), self.rows.get(number, {}), {}
+        for rank in self.members:
+            operation = row.get(rank)
+            if operation is None:
+                lost = State.LOST if number < self.first.get(rank, 0) else State.ABSENT
+                states[rank] = lost if rank in known else State.NO_DUMP
+            elif usual is None or operation.key == usual.key:
+                states[rank] = operation.state
+            elif operation.name != usual.name:
+                states[rank] = State.OTHER_OP
+            else:
+                states[rank] = State.OTHER_SIZE if operation.sizes != usual.sizes else State.OTHER_DTYPE
+        return states
 
     def find_usual(self, number: int) -> Operation | None:
         """Find the operation that most ranks have, of equally many that of the lowest rank."""

@@ -8,10 +8,11 @@ from enum import Enum
 
 from torchprof_hang.analysis.alignment import Group, align_groups, find_mismatches, format_ranks
 from torchprof_hang.analysis.evidence import Evidence
-from torchprof_hang.analysis.mismatch import Call, explain_mismatch, find_own_change, predict_next
+from torchprof_hang.analysis.mismatch import explain_mismatch, find_own_change, predict_next
 from torchprof_hang.analysis.records import (
     ENGINE_CALLS,
     Frame,
+    Operation,
     RankRecord,
     State,
     find_collective,
@@ -23,42 +24,42 @@ from torchprof_tui.trace.core.records import record
 
 
 class Cause(Enum):
-    """Why a job hangs. The value is shown, and is in the answer."""
+    """Why a job hangs, and what to do. The value is shown, and is in the answer."""
 
-    SKIPPED = "skipped"
-    ORDER = "wrong order"
-    SIZE = "wrong size"
-    DTYPE = "wrong dtype"
-    GROUP = "wrong group"
-    DEAD = "dead rank"
-    FAILED = "failed rank"
-    ENDED = "ended rank"
-    SLOW = "slow rank"
-    LOADER = "data loader"
-    P2P = "point-to-point"
-    NETWORK = "network"
-    GPU = "busy GPU"
-    BEHIND = "rank behind"
-    NONE = "no hang"
+    action: str
+
+    def __new__(cls, value: str, action: str) -> Cause:
+        member = object.__new__(cls)
+        member._value_, member.action = value, action
+        return member
+
+    SKIPPED = "skipped", "call the collective on every rank, also where a branch or a last batch leaves nothing to do"
+    ORDER = "wrong order", "call the collectives of all groups in the same order on every rank"
+    SIZE = "wrong size", "bring tensors of the same size on every rank: pad the last batch, or drop it"
+    DTYPE = "wrong dtype", "bring tensors of the same dtype on every rank"
+    GROUP = "wrong group", "pass the same process group on every rank"
+    DEAD = (
+        "dead rank",
+        "read the end of that rank's log and the kernel's (dmesg: out of memory); is the process stopped?",
+    )
+    FAILED = "failed rank", "mend the exception of that rank; the others only wait for it"
+    ENDED = "ended rank", "give every rank the same number of steps: join(), or a sampler that drops the rest"
+    SLOW = "slow rank", "let the others wait longer, or find out what that rank computes: record it, compare with fleet"
+    LOADER = (
+        "data loader",
+        "look at that rank's data: the storage, the workers of the loader, a sample that takes for ever",
+    )
+    P2P = "point-to-point", "pair each send with a receive of the same peer, in the same order on both sides"
+    NETWORK = "network", "test the links between these hosts (nccl-tests), NCCL_SOCKET_IFNAME, and the firewall"
+    GPU = (
+        "busy GPU",
+        "look at what that GPU runs before it: a long kernel, or a collective of another group (record a trace)",
+    )
+    BEHIND = "rank behind", "take the stacks of that rank (hang --live, py-spy dump) to see what it does"
+    NONE = "no hang", "nothing waits in these files: take the dumps while the job hangs"
 
 
-ACTIONS = {
-    Cause.SKIPPED: "call the collective on every rank, also where a branch or a last batch leaves nothing to do",
-    Cause.ORDER: "call the collectives of all groups in the same order on every rank",
-    Cause.SIZE: "bring tensors of the same size on every rank: pad the last batch, or drop it",
-    Cause.DTYPE: "bring tensors of the same dtype on every rank",
-    Cause.GROUP: "pass the same process group on every rank",
-    Cause.DEAD: "read the end of that rank's log and the kernel's (dmesg: out of memory); is the process stopped?",
-    Cause.FAILED: "mend the exception of that rank; the others only wait for it",
-    Cause.ENDED: "give every rank the same number of steps: join(), or a sampler that drops the rest",
-    Cause.SLOW: "let the others wait longer, or find out what that rank computes: record it, compare with fleet",
-    Cause.LOADER: "look at that rank's data: the storage, the workers of the loader, a sample that takes for ever",
-    Cause.P2P: "pair each send with a receive of the same peer, in the same order on both sides",
-    Cause.NETWORK: "test the links between these hosts (nccl-tests), NCCL_SOCKET_IFNAME, and the firewall",
-    Cause.GPU: "look at what that GPU runs before it: a long kernel, or a collective of another group (record a trace)",
-    Cause.BEHIND: "take the stacks of that rank (hang --live, py-spy dump) to see what it does",
-    Cause.NONE: "nothing waits in these files: take the dumps while the job hangs",
-}
+_CAUSES = {each.value: each for each in Cause}
 
 
 @record
@@ -88,13 +89,28 @@ class Wait:
 
     group: Group
     number: int
-    call: Call
+    call: Operation
     waiting: tuple[int, ...]
     absent: tuple[int, ...]
 
     @property
     def at(self) -> str:
         return f"#{self.number} of {self.group.label}"
+
+    def build(
+        self,
+        cause: Cause,
+        sentence: str,
+        ranks: tuple[int, ...],
+        waiting: tuple[int, ...],
+        call: Operation | None = None,
+        place: str = "",
+        frames: tuple[Frame, ...] = (),
+    ) -> Diagnosis:
+        """Build the diagnosis of a call in this collective, of the usual one by default."""
+        call = call or self.call
+        names = call.label, self.group.label, self.number
+        return Diagnosis(cause, sentence, ranks, waiting, *names, place or call.place, frames)
 
 
 def diagnose(evidence: Evidence, groups: dict[str, Group] | None = None) -> Diagnosis:
@@ -123,7 +139,10 @@ class _Diagnoser:
         top = max(group.last.values())
         pending = [number for number, row in group.rows.items() if any(each.is_pending for each in row.values())]
         behind = [group.last.get(rank, 0) for rank in group.members if group.last.get(rank, 0) < top]
-        if not pending and not (behind and any(self._is_ended_dump(rank) for rank in group.members)):
+        # After their end, without a dump or in one, gloo's failed operations look completed.
+        dumps = [each for rank in group.members if (each := self._records.get(rank)) and each.has_recorder]
+        is_ended = len(dumps) < len(group.members) or any(each.error or not each.reason for each in dumps)
+        if not pending and not (behind and is_ended):
             return None
         number = min([min(pending, default=top), *(last + 1 for last in behind if last)])
         number = min(each for each in group.rows if each >= number)  # the ring buffers no longer have all
@@ -131,12 +150,7 @@ class _Diagnoser:
         assert usual is not None
         absent = tuple(rank for rank in group.members if group.last.get(rank, 0) < number)
         waiting = tuple(rank for rank in sorted(group.rows[number]) if rank not in absent)
-        return Wait(group, number, Call.of(usual), waiting, absent)
-
-    def _is_ended_dump(self, rank: int) -> bool:
-        """Tell whether a rank left no dump, or one after its end, where gloo's failed operations look completed."""
-        record = self._records.get(rank)
-        return record is None or not record.has_recorder or record.has_failed or not record.reason
+        return Wait(group, number, usual, waiting, absent)
 
     # --- the calls of ranks differ -------------------------------------------------------------------------------
 
@@ -148,20 +162,20 @@ class _Diagnoser:
         group, number = found[times.index(min(times))]
         each = explain_mismatch(group, number)
         wrong, right = each.wrong, each.right
-        at, others, who = f"#{number} of {group.label}", format_ranks(each.right_ranks), format_ranks(each.wrong_ranks)
-        call = right if each.kind == "skipped" else wrong
-        if each.kind == "skipped":
+        others, who, cause = format_ranks(each.right_ranks), format_ranks(each.wrong_ranks), _CAUSES[each.kind]
+        wait = Wait(group, number, right if cause is Cause.SKIPPED else wrong, each.right_ranks, ())
+        if cause is Cause.SKIPPED:
             now = f"{who} {'is' if len(each.wrong_ranks) == 1 else 'are'} in {wrong.shown}"
-            text = f"{who} skipped {right.shown}: {others} wait{_s(each.right_ranks)} in {at}, {now}"
-        elif each.kind == "order":
-            text = f"{who} called {wrong.shown} where {others} called {right.shown}: {at}"
-        elif each.kind == "size":
-            text = f"{who} brought {wrong.shown}, {others} {right.label.partition(' ')[2]}: {at}"
+            text = f"{who} skipped {right.shown}: {others} wait{_s(each.right_ranks)} in {wait.at}, {now}"
+        elif cause is Cause.ORDER:
+            text = f"{who} called {wrong.shown} where {others} called {right.shown}: {wait.at}"
+        elif cause is Cause.SIZE:
+            text = f"{who} brought {wrong.shown}, {others} {right.label.partition(' ')[2]}: {wait.at}"
         else:
-            text = f"{who} brought {wrong.dtypes} to {wrong.shown}, {others} {right.dtypes}: {at}"
+            brought = f"{who} brought {' '.join(wrong.dtypes)} to {wrong.shown}"
+            text = f"{brought}, {others} {' '.join(right.dtypes)}: {wait.at}"
         frames = self._find_stack(each.wrong_ranks[0])
-        cause = {"skipped": Cause.SKIPPED, "order": Cause.ORDER, "size": Cause.SIZE, "dtype": Cause.DTYPE}[each.kind]
-        return _build(cause, text, each.wrong_ranks, each.right_ranks, call, group, number, frames=frames)
+        return wait.build(cause, text, each.wrong_ranks, each.right_ranks, frames=frames)
 
     def _find_refused_size(self) -> Diagnosis | None:
         """Find a rank that died in gloo because the data of another one had the wrong size, from its log."""
@@ -174,15 +188,17 @@ class _Diagnoser:
             change = find_own_change(wait.group, wait.number, rank)
             if change is not None:
                 now, before = change
-                is_size = now.operation.sizes != before.operation.sizes
-                mine, was = (now.shown, before.label) if is_size else (f"{now.dtypes} to {now.shown}", before.dtypes)
+                is_size = now.sizes != before.sizes
+                mine, was = now.shown, before.label
+                if not is_size:
+                    mine, was = f"{' '.join(now.dtypes)} to {mine}", " ".join(before.dtypes)
                 text = f"rank {rank} brought {mine}, and {was} before: rank {died.rank} {end}"
                 cause = Cause.SIZE if is_size else Cause.DTYPE
                 frames = self._find_stack(rank)
-                return _build(cause, text, (rank,), (died.rank,), now, wait.group, wait.number, frames=frames)
-        call = Call(wait.call.operation, find_place(died.stack) or wait.call.place)
-        text = f"rank {died.rank} brought another size to {call.shown} than {format_ranks(wait.waiting)}: it {end}"
-        return _build(Cause.SIZE, text, (died.rank,), wait.waiting, call, wait.group, wait.number, frames=died.stack)
+                return wait.build(cause, text, (rank,), (died.rank,), now, frames=frames)
+        place, others = find_place(died.stack) or wait.call.place, format_ranks(wait.waiting)
+        text = f"rank {died.rank} brought another size to {wait.call.label}{_at(place)} than {others}: it {end}"
+        return wait.build(Cause.SIZE, text, (died.rank,), wait.waiting, place=place, frames=died.stack)
 
     def _find_stray(self) -> Diagnosis | None:
         """Find ranks that are in another group than those that wait for them."""
@@ -200,25 +216,23 @@ class _Diagnoser:
     def _explain_stray(self, rank: int, wait: Wait, other: Wait) -> Diagnosis | None:
         """Explain a rank that is in one group while others wait for it in another one: None where it is right."""
         record, mine = self._records[rank], other.group.rows[other.number][rank]
-        call, wanted, expected = Call.of(mine), wait.call, predict_next(record.operations, mine)
-        if expected is not None and expected.operation.group == mine.group and expected.operation.key == mine.key:
+        wanted, expected = wait.call, predict_next(record.operations, mine)
+        if expected is not None and (expected.group, expected.key) == (mine.group, mine.key):
             return None  # it does as in earlier steps: the others differ
         earlier = [each for each in record.operations if each is not mine]
-        is_known = any(each.key == mine.key and each.group == mine.group for each in earlier)
-        serves_both = any(each.group == wait.group.name and Call.of(each).place == call.place for each in earlier)
-        others, frames = (
-            f"{format_ranks(wait.waiting)} wait{_s(wait.waiting)} in {wait.at}",
-            record.stack or mine.frames,
-        )
-        within = f"{call.shown} in {other.group.label}"
-        if mine.key == wanted.operation.key and call.place == wanted.place and not is_known:
+        is_known = any((each.group, each.key) == (mine.group, mine.key) for each in earlier)
+        serves_both = any(each.group == wait.group.name and each.place == mine.place for each in earlier)
+        others = f"{format_ranks(wait.waiting)} wait{_s(wait.waiting)} in {wait.at}"
+        frames = record.stack or mine.frames
+        within = f"{mine.shown} in {other.group.label}"
+        if mine.key == wanted.key and mine.place == wanted.place and not is_known:
             text = f"rank {rank} called {within}: {others}"
-            return _build(Cause.GROUP, text, (rank,), wait.waiting, call, other.group, other.number, frames=frames)
+            return other.build(Cause.GROUP, text, (rank,), wait.waiting, mine, frames=frames)
         if expected is not None and is_known and not serves_both:
             text = f"rank {rank} skipped {wanted.shown}: {others}, rank {rank} is in {within}"
-            return _build(Cause.SKIPPED, text, (rank,), wait.waiting, wanted, wait.group, wait.number, frames=frames)
+            return wait.build(Cause.SKIPPED, text, (rank,), wait.waiting, frames=frames)
         text = f"rank {rank} called {within} first, where {others}{_at(wanted.place)}"
-        return _build(Cause.ORDER, text, (rank,), wait.waiting, call, other.group, other.number, frames=frames)
+        return other.build(Cause.ORDER, text, (rank,), wait.waiting, mine, frames=frames)
 
     # --- a rank has not come -------------------------------------------------------------------------------------
 
@@ -242,7 +256,7 @@ class _Diagnoser:
         record = self._records.get(rank)
         if record is None or record.is_empty:
             return Cause.DEAD
-        if record.has_failed and not record.reason.startswith("no step"):
+        if record.error and not record.reason.startswith("no step"):
             if not record.has_recorder and not record.error_frames:
                 return Cause.DEAD
             return None if record.stack and "distributed" in record.stack[0].file else Cause.FAILED
@@ -272,11 +286,9 @@ class _Diagnoser:
             text = f"{who} {'is' if len(ranks) == 1 else 'are'} slow, still in compute{_at(place)}: {waits}{went_on}"
         else:
             last = record.operations[-1:]
-            after = f", its last call was {Call.of(last[0]).shown}" if last else ""
+            after = f", its last call was {last[0].shown}" if last else ""
             text = f"{who} did not come to {wait.call.shown}{after}: {waits}"
-        place = place or wait.call.place
-        frames = record.stack
-        return _build(cause, text, ranks, wait.waiting, wait.call, wait.group, wait.number, place, frames)
+        return wait.build(cause, text, ranks, wait.waiting, place=place, frames=record.stack)
 
     def _find_p2p(self) -> Diagnosis | None:
         """Find a send or receive whose peer does something else."""
@@ -298,7 +310,7 @@ class _Diagnoser:
             return "which left no dump" if rank >= 0 else "whose peer is not recorded"
         last = next((each for each in reversed(record.operations) if each.is_pending), None)
         if last is not None:
-            return f"which is in {Call.of(last).shown}"
+            return f"which is in {last.shown}"
         return f"which is elsewhere{_at(find_place(record.stack))}"
 
     # --- all have come, or nobody waits --------------------------------------------------------------------------
@@ -313,15 +325,20 @@ class _Diagnoser:
             done = [rank for rank in sorted(row) if rank not in pending]
             started = tuple(rank for rank in pending if row[rank].state is State.STARTED)
             late = tuple(rank for rank in pending if rank not in started)
-            is_busy = bool(late) and (bool(started) or any(self._records[rank].knows_starts for rank in late))
-            cause, ranks, waiting = (Cause.GPU, late, started) if is_busy else (Cause.NETWORK, pending[:0], pending)
-            if is_busy:
+            cause, ranks, waiting = Cause.NETWORK, pending[:0], pending
+            if late and (started or any(self._records[rank].knows_starts for rank in late)):
+                cause, ranks, waiting = Cause.GPU, late, started
                 text = f"{format_ranks(late)} called {at}, and did not start it: busy with what came before on the GPU"
                 text += f"; {format_ranks(started)} wait{_s(started)} in it" if started else ""
+            elif done:
+                text = f"{format_ranks(done)} completed {at}, {format_ranks(pending)} did not: the network, or a GPU"
+            elif late:
+                text = (
+                    f"{all_ranks} called {at}, and none completed it: the network, or a GPU busy with what came before"
+                )
             else:
-                text = _describe_network(at, all_ranks, done, pending, late)
-            frames = wait.call.operation.frames
-            return _build(cause, text, ranks, waiting, wait.call, wait.group, wait.number, frames=frames)
+                text = f"{all_ranks} all started {at}, and none completed it: the network"
+            return wait.build(cause, text, ranks, waiting, frames=wait.call.frames)
         return None
 
     def _find_stuck(self) -> Diagnosis | None:
@@ -415,7 +432,7 @@ class _Diagnoser:
     def _find_label(self, ranks: list[int], call: tuple[str, str] | None) -> str:
         """Find the recorded operation of a call in a stack, for its sizes."""
         operations = self._records[ranks[0]].operations if ranks else []
-        found = (each.label for each in reversed(operations) if call == (each.name, Call.of(each).place))
+        found = (each.label for each in reversed(operations) if call == (each.name, each.place))
         return next(found, "" if call is None else call[0])
 
     def _find_ras(self) -> Diagnosis | None:
@@ -454,29 +471,6 @@ class _Diagnoser:
             return replace(found, since=min(times), waited=max(max(ends) - min(times), 0))
         watched = max((each.since_step or 0 for each in records), default=0)  # of the watchdog's line in a log
         return replace(found, since=min(times), waited=round(watched * 1e9))
-
-
-def _build(
-    cause: Cause,
-    sentence: str,
-    ranks: tuple[int, ...],
-    waiting: tuple[int, ...],
-    call: Call,
-    group: Group,
-    number: int,
-    place: str = "",
-    frames: tuple[Frame, ...] = (),
-) -> Diagnosis:
-    return Diagnosis(cause, sentence, ranks, waiting, call.label, group.label, number, place or call.place, frames)
-
-
-def _describe_network(at: str, all_ranks: str, done: Sequence[int], pending: Sequence[int], late: Sequence[int]) -> str:
-    """Describe an operation that all have called and not all completed. `late`: not known to have started it."""
-    if done:
-        return f"{format_ranks(done)} completed {at}, {format_ranks(pending)} did not: the network, or a GPU"
-    if late:
-        return f"{all_ranks} called {at}, and none completed it: the network, or a GPU busy with what came before"
-    return f"{all_ranks} all started {at}, and none completed it: the network"
 
 
 def _is_pending(rank: int, wait: Wait) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -91,9 +91,20 @@ class Operation:
         return read_frames(self.raw_frames)
 
     @property
-    def user_frame(self) -> Frame | None:
-        """The innermost frame that is the user's."""
-        return find_user_frame(self.frames)
+    def place(self) -> str:
+        """The line that called it; "" for none."""
+        return find_place(self.frames)
+
+    @property
+    def site(self) -> Hashable:
+        """What is the same in each step of a program."""
+        return self.group, self.key, self.place
+
+    @property
+    def shown(self) -> str:
+        """The operation, its sizes and its line."""
+        place = self.place
+        return f"{self.label} at {place}" if place else self.label
 
 
 @dataclass(slots=True)
@@ -144,10 +155,6 @@ class RankRecord:
         return self._main_thread is not None and bool(self._main_thread.is_idle)
 
     @property
-    def has_failed(self) -> bool:
-        return bool(self.error)
-
-    @property
     def is_empty(self) -> bool:
         """Whether the rank left neither a flight recorder nor a stack; its log may be known."""
         return not (self.threads or self.has_recorder or self.error_frames or self.operations)
@@ -173,21 +180,11 @@ def read_frames(raw: Iterable[Any]) -> tuple[Frame, ...]:
     for each in raw:
         if isinstance(each, dict):
             line, peers = each.get("line"), each.get("peers")
-            known = (
-                {str(key): value for key, value in peers.items() if type(value) is int}
-                if isinstance(peers, dict)
-                else {}
-            )
-            frames.append(
-                Frame(str(each.get("name", "")), str(each.get("filename", "")), line if type(line) is int else 0, known)
-            )
+            known = peers.items() if isinstance(peers, dict) else ()
+            numbers = {str(key): value for key, value in known if type(value) is int}
+            name, file = str(each.get("name", "")), str(each.get("filename", ""))
+            frames.append(Frame(name, file, line if type(line) is int else 0, numbers))
     return tuple(frames)
-
-
-def find_user_frame(frames: Sequence[Frame]) -> Frame | None:
-    """Find the innermost frame that is the user's; the outermost one that has a file where all are of libraries."""
-    own = (each for each in frames if each.file and not is_library(each.file))
-    return next(own, next((each for each in reversed(frames) if each.file), None))
 
 
 def find_collective(frames: Sequence[Frame]) -> str:
@@ -203,12 +200,11 @@ def find_engine_call(frames: Sequence[Frame]) -> str:
 
 
 def find_place(frames: Sequence[Frame]) -> str:
-    """Find the file and line of the user's innermost frame; "" for none."""
-    frame = find_user_frame(frames)
-    return "" if frame is None else frame.place
-
-
-def is_library(file: str) -> bool:
-    """Tell whether a file belongs to torch, the recorder, or the waiting functions of Python."""
-    path = file.replace("\\", "/")
-    return path.startswith("<frozen") or any(part in f"/{path}" for part in LIBRARIES)
+    """Find the file and line of the innermost frame that is neither of torch, the recorder, nor a wait of Python's;
+    of the outermost one that has a file where there is none; "" for none."""
+    named = [each for each in frames if each.file]
+    for each in named:
+        path = each.file.replace("\\", "/")
+        if not path.startswith("<frozen") and not any(part in f"/{path}" for part in LIBRARIES):
+            return each.place
+    return named[-1].place if named else ""

@@ -75,13 +75,11 @@ def _list_remote(name: str, connections: contextlib.ExitStack, lost: list[tuple[
     """List a remote file, or the files of a remote folder: its listing has traces only, a pattern has all."""
     stem = name.rstrip("/")
     names = [name] if is_pattern(name) else [f"{stem}/{WATCH_FOLDER}/*", f"{stem}/*", name]
-    listings = {}
     for each in names:
-        (listings[each],) = list_remote_traces([each], connections)
-        if listings[each].traces:
-            specs = [trace.spec for trace in listings[each].traces]
-            return [spec for spec in specs if not spec.endswith(_OTHER_FILES)]
-    lost.append((name, listings[names[-1]].error.removeprefix(f"{name}: ") or "no files there"))
+        (listing,) = list_remote_traces([each], connections)
+        if listing.traces:
+            return [trace.spec for trace in listing.traces if not trace.spec.endswith(_OTHER_FILES)]
+    lost.append((name, listing.error.removeprefix(f"{name}: ") or "no files there"))
     return []
 
 

@@ -6,7 +6,6 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from torchprof_hang.analysis.evidence import Evidence
 from torchprof_hang.answers import Hang, build_hang
 from torchprof_hang.command import DEFAULT_COLLECTIVES, HangOptions
 from torchprof_hang.command.files import read_evidence
@@ -38,14 +37,9 @@ def run(options: HangOptions) -> int:
     return 0
 
 
-def explain_hang(sources: Sequence[str], limit: int = DEFAULT_COLLECTIVES) -> Hang:
+def explain_hang(sources: Sequence[str]) -> Hang:
     """Find why a job hangs, from folders or files, for other commands. Raises UsageError."""
-    return build_hang(read_evidence(sources), limit)
-
-
-def explain_evidence(evidence: Evidence) -> Hang:
-    """Find why a job hangs, from evidence that was gathered elsewhere."""
-    return build_hang(evidence, DEFAULT_COLLECTIVES)
+    return build_hang(read_evidence(sources), DEFAULT_COLLECTIVES)
 
 
 def describe_before(folder: str, ranks: Sequence[int]) -> str:

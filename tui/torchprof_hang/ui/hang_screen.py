@@ -162,12 +162,9 @@ class HangScreen(ListScreen):
         self.rows.set_row_count(len(self._members))
 
     def _list_states(self, number: int) -> dict[int, State]:
-        states = self._states.get(number)
-        if states is None:
-            group = self.group
-            states = {} if group is None else group.list_states(number, self.evidence.records)
-            self._states[number] = states
-        return states
+        if number not in self._states and self.group is not None:
+            self._states[number] = self.group.list_states(number, self.evidence.records)
+        return self._states.get(number, {})
 
     def _list_shown(self, width: int) -> range:
         """List the columns that fit, with that of the cursor among them."""
@@ -268,10 +265,10 @@ class HangScreen(ListScreen):
             more = ": } shows the next group" if len(self._groups) > 1 else ""
             self.show_message(f"all ranks of this group have called the same{more}")
             return
-        after = (
-            [each for each in cells if each > here] if distance > 0 else [each for each in cells if each < here][::-1]
-        )
-        column, row = after[0] if after else cells[0 if distance > 0 else -1]
+        if distance > 0:
+            column, row = next((each for each in cells if each > here), cells[0])
+        else:
+            column, row = next((each for each in reversed(cells) if each < here), cells[-1])
         self.column = column
         self.rows.move_to(row)
         self.handle_cursor_move()

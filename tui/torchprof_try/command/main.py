@@ -35,12 +35,8 @@ def run(options: TryOptions) -> int:
             text = importlib.import_module("torchprof_try.command.text")
             text.print_markdown(tried) if options.markdown else text.print_tried(tried)
         if options.write_patch is not None:
-            won = [
-                BY_NAME[each.name]
-                for each in tried.remedies
-                if each.won and not each.parts and each.loss != "different"
-            ]
-            names = [remedy.name for remedy in combine(won)]
+            won = [each for each in tried.remedies if each.won and not each.parts and each.loss != "different"]
+            names = [remedy.name for remedy in combine([BY_NAME[each.name] for each in won])]
             Path(options.write_patch).write_text(format_patches(tried, names, trials.places), encoding="utf-8")
     return status
 
@@ -79,11 +75,9 @@ def build_request(options: TryOptions) -> TrialRequest:
     """Build the request of a command line. Raises UsageError."""
     if not options.command:
         raise UsageError("name the program: torchprof-tui try -- python train.py")
-    found = (
-        read_recorded_run(options.command[0])
-        if is_recorded_run(options.command)
-        else TrialRequest(options.command, options.python, step=options.step)
-    )
+    found = TrialRequest(options.command)
+    if is_recorded_run(options.command):
+        found = read_recorded_run(options.command[0])
     return replace(
         found,
         python=options.python or found.python,

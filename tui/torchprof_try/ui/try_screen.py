@@ -209,8 +209,14 @@ class TryScreen(ListScreen):
         record = self._cursor_record
         lines = []
         if record is not None:
-            head = [f"{record.name}: {record.says}", describe_forecast(record)]
-            lines = [*filter(None, head), *_list_patch(record)]
+            lines = [*filter(None, (f"{record.name}: {record.says}", describe_forecast(record)))]
+            if record.diff:  # its changed lines, without the heads of its files
+                changed = (
+                    line for line in record.diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")
+                )
+                lines += [f"{record.place}:", *changed]
+            else:
+                lines += record.patch.splitlines()
         if lines != self._detail.lines:
             self._detail.lines = lines
             self._detail.refresh_content()
@@ -284,14 +290,6 @@ class TryScreen(ListScreen):
             return
         self._progress.show_state(f"○ recorded with {name}; enter compares again")
         self.post_message(CompareAsked(ComparisonRequest(message.other), message.trace, "the program as it is"))
-
-
-def _list_patch(record: TrialRemedy) -> list[str]:
-    """List the lines of what to write: the changed ones of a diff, without the heads of its files."""
-    if not record.diff:
-        return record.patch.splitlines()
-    shown = [line for line in record.diff.splitlines() if line[:1] in "+-@" and line[:3] not in ("+++", "---")]
-    return [f"{record.place}:", *(line for line in shown if not line.startswith("@@"))]
 
 
 def _join(texts: Sequence[str], width: int) -> str:

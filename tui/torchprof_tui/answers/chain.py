@@ -314,7 +314,9 @@ def build_chain(
     missing = "" if found.work or trace.links.gpu_events else _NO_GPU_WORK
     if found.join_method is JoinMethod.NO_LAUNCH:
         missing = found.note
-    return Chain(
+    return fill(
+        Chain,
+        found,
         event=asked.event,
         nth=asked.nth,
         of=asked.count,
@@ -322,16 +324,25 @@ def build_chain(
         cannot_tell=missing or None,
         chain=_build_hops(found.hops, first),
         joined_by=found.join_method,
-        note=found.note,
-        launch_latency_ns=found.launch_latency,
-        queue_delay_ns=found.queue_delay,
-        held_up_ns=found.held_up,
         held_up_by=_name_of(trace, found.held_up_by),
         backward_of=_name_of(trace, found.forward_op),
         backward=_name_of(trace, found.backward_node),
         line=line.location if line is not None else None,
         line_source=LineSource(**line.as_dict()) if line is not None else None,
-        gpu_work=_build_gpu_work(trace, found, first),
+        gpu_work=GpuWork(
+            count=len(found.work),
+            total_ns=found.work.total,
+            heaviest=[
+                fill(
+                    HeaviestWork,
+                    piece,
+                    name=trace.event(piece.event).name,
+                    event=piece.event + first,
+                    start_ns=int(trace.start[piece.event]),
+                )
+                for piece in found.work[:MAX_LISTED_WORK]
+            ],
+        ),
         captured=_build_captured(find_captured_chain(trace, found.hops[-1].event)),
         graph_edges=_build_graph_edges(trace, found.hops[-1].event, first),
         footprint=msgspec.convert(resources.as_dict(), Footprint) if resources is not None else None,
@@ -366,28 +377,8 @@ def _name_of(trace: Trace, event: int) -> str | None:
     return trace.event(event).name if event >= 0 else None
 
 
-def _build_gpu_work(trace: Trace, found: FoundChain, first: int) -> GpuWork:
-    return GpuWork(
-        count=len(found.work),
-        total_ns=found.work.total,
-        heaviest=[
-            fill(
-                HeaviestWork,
-                piece,
-                name=trace.event(piece.event).name,
-                event=piece.event + first,
-                start_ns=int(trace.start[piece.event]),
-            )
-            for piece in found.work[:MAX_LISTED_WORK]
-        ],
-    )
-
-
 def _build_captured(captured: CapturedChain | str | None) -> Captured | None:
-    """Build a captured chain, or the reason why there is none; None for work of no replay.
-
-    Times in ns, starts from the first event of the capture.
-    """
+    """Build a captured chain, or the reason why there is none; None for work of no replay."""
     if captured is None:
         return None
     if isinstance(captured, str):

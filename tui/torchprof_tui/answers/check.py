@@ -265,15 +265,13 @@ def build_pattern_list(patterns: Iterable[Pattern]) -> PatternList:
 
 
 def _build_verdict(verdict: DecidedVerdict) -> Verdict:
-    return Verdict(
-        regime=verdict.regime,
+    return fill(
+        Verdict,
+        verdict,
         cannot_tell=verdict.first if verdict.regime is Regime.UNKNOWN else None,
         gpu_busy=verdict.busy,
-        first=verdict.first,
         cause=verdict.cause or None,
-        what=verdict.what,
         action=verdict.remedy,
-        why=verdict.why,
         line=find_code_location(verdict),
         causes=build_time_parts(verdict.tree),
         representative=not verdict.recording_fault,

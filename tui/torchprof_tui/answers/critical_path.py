@@ -103,15 +103,14 @@ def build_critical_path(trace: Trace, path: FoundPath, top: int, rank: int | Non
                 rank=rank if ranks is None else ranks.rank_of_event(each.event).number,
             )
         )
-    return CriticalPath(
+    return fill(
+        CriticalPath,
+        path,
         step=None if window.step is None else window.step.name,
         start_ns=window.start,
         begin_ns=window.begin,
         step_us=((window.end if window.is_range else window.cpu_end) - window.start) / 1000,
-        duration_us=path.duration / 1000,
         replay_us=path.replayed / 1000,
-        replay_error=path.replay_error,
-        inferred=path.inferred,
         missing=list(path.missing),
         advice=path.advice or None,
         segments=[fill(PathSegment, each, kind=each.label, us=each.time / 1000) for each in path.shares],

@@ -230,10 +230,7 @@ ONE_STEP = "one step: its spread over steps is not known"
 
 
 def build_diff(comparison: Comparison, by: str, failed: bool | UnsetType | None = UNSET) -> Diff:
-    """Build the document of a comparison; times are µs of one step, and `parts` sum to `step_us.delta`.
-
-    `by`: op, module, kernel, class or cause, as of `--by`; `failed`: whether `--fail-on` fired.
-    """
+    """Build the document of a comparison. `by`: as of `--by`; `failed`: whether `--fail-on` fired."""
     account = comparison.account
     matched, peak = comparison.match_rows(choose_matching(by)), comparison.peak_change
     peak_parts = [] if peak is None else [part for part in peak.parts if part.delta]

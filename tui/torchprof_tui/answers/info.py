@@ -222,10 +222,7 @@ class FolderListing(Answer, frozen=True, kw_only=True, tag=SCHEMA):
 
 
 def build_info(loaded: OpenedTrace, tree: TimeTree | None, missing_reason: str = "") -> Info:
-    """Build the document of a trace; times in ns from the first event of the trace, or of the earliest rank.
-
-    `tree`, `missing_reason`: as `measure_time` returns them.
-    """
+    """Build the document of a trace. `tree`, `missing_reason`: as `measure_time` returns them."""
     trace = loaded.trace
     counts, ranks = trace.counts, trace.merged_ranks
     first, last = trace.span
@@ -279,10 +276,7 @@ def build_folder_listing(folder: FolderError) -> FolderListing:
 
 
 def measure_time(trace: Trace) -> tuple[TimeTree | None, str]:
-    """Divide the time of the trace by cause, over all ranks: (None, the reason) where it is unknown.
-
-    No pattern is checked.
-    """
+    """Divide the time of the trace by cause, over all ranks: (None, the reason) where it is unknown."""
     scope = default_scope(trace)
     trees, reasons = [], []
     for rank in trace.all_ranks:

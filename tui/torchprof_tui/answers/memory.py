@@ -157,10 +157,7 @@ def build_alive_memory(
     rank: int | None,
     first: int = 0,
 ) -> AliveMemory:
-    """Build the answer about one device at one time. Raises OSError, LookupError by shape.
-
-    `first`: number of the first event of the trace in that of all ranks.
-    """
+    """Build the answer about one device at one time. `first`: number of the trace's first event of all ranks'."""
     shown = state.alive[:limit]
     groups = device.group_state(state, by)
     categories = {each.label: 0 for each in Category}

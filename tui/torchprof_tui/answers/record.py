@@ -10,17 +10,6 @@ from msgspec import Meta
 UNIT_KEYWORD = "x-unit"
 """The keyword of a field's unit in the schemas: "ns", "µs", "bytes", "share" (0 to 1) …"""
 
-_UNIT_BY_SUFFIX = {
-    "ns": "ns",
-    "us": "µs",
-    "bytes": "bytes",
-    "share": "share",
-    "gb_s": "GB/s",
-    "tflops": "TFLOP/s",
-    "flops": "FLOP",
-    "seconds": "s",
-}
-
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     """A part of an answer. In JSON a field with a default is left out where it has it; other fields are always there.
@@ -60,14 +49,6 @@ def fill(kind: type[R], source: object, /, **own: Any) -> R:
 def attach(record: Record, **values: Any) -> None:
     """Keep values beside the fields of a record, which JSON does not have; its class has `dict=True`."""
     record.__dict__.update(values)
-
-
-def find_unit(name: str, schema: dict[str, Any]) -> str:
-    """Find the unit of a field: what its schema declares, else the ending of its name; "" for none."""
-    declared = schema.get(UNIT_KEYWORD)
-    if declared is not None:
-        return str(declared)
-    return next((unit for end, unit in _UNIT_BY_SUFFIX.items() if name == end or name.endswith(f"_{end}")), "")
 
 
 def as_fields(record: Record) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, UnsetType
 
-from torchprof_tui.answers.record import Answer, about
+from torchprof_tui.answers.record import Answer, about, fill
 from torchprof_tui.runs.run_result import RunResult
 
 
@@ -37,15 +37,15 @@ def build_recording(
     result: RunResult, diff: dict[str, Any] | UnsetType | None = UNSET, cannot_tell: str = ""
 ) -> Recording:
     """Build the answer of a run; `diff`: that of its comparison, None if there is none because of `cannot_tell`."""
-    return Recording(
+    return fill(
+        Recording,
+        result,
         traces=list(result.traces),
         table=result.tables[0] if result.tables else None,
         tables=list(result.tables),
         memory_snapshots=list(result.snapshots),
-        exit_status=result.exit_status,
         seconds=round(result.seconds, 3),
         ended=result.end_reason,
-        folder=result.folder,
         command=list(result.command),
         cannot_tell=cannot_tell or None,
         diff=diff,

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec.structs import replace
 
 from torchprof_tui.analysis.serving.report import report_serving
-from torchprof_tui.analysis.serving.serving_steps import NOT_GRAPHED_TEXT, KindSummary, LayerTimes
+from torchprof_tui.analysis.serving.serving_steps import NOT_GRAPHED_TEXT
 from torchprof_tui.answers.record import Record, about, fill
 from torchprof_tui.trace.model.steps import StepKind
 from torchprof_tui.trace.model.trace import Trace
@@ -76,44 +76,32 @@ def list_serving(trace: Trace, time_range: tuple[int, int] | None = None) -> lis
         ranks = trace.merged_ranks.all
         return [replace(record, rank=rank.number) for rank in ranks for record in list_serving(rank.trace, time_range)]
     report = report_serving(trace, time_range)
+    layers = report.layers
     return [
         Serving(
             engines=list(report.steps.engines),
-            steps=sum(kind.count for kind in report.kinds),
-            kinds=[_build_kind(kind) for kind in report.kinds],
-            layers=None if report.layers is None else _build_layers(report.layers),
+            steps=sum(kind.steps for kind in report.kinds),
+            kinds=[
+                fill(
+                    ServingKind,
+                    kind,
+                    cpu_ns=kind.cpu_time,
+                    gpu_ns=kind.gpu_time,
+                    not_graphed=[
+                        NotGraphed(kernels=count, reason=NOT_GRAPHED_TEXT[reason]) for reason, count in kind.not_graphed
+                    ],
+                )
+                for kind in report.kinds
+            ],
+            layers=None
+            if layers is None
+            else ServingLayers(
+                name=layers.name,
+                captured=layers.is_captured,
+                layers=layers.medians[0].tolist(),
+                gpu_p50_ns=layers.medians[1].tolist(),
+                cpu_p50_ns=layers.medians[2].tolist(),
+            ),
             cannot_tell=report.missing or None,
         )
     ]
-
-
-def _build_kind(kind: KindSummary) -> ServingKind:
-    return fill(
-        ServingKind,
-        kind,
-        steps=kind.count,
-        step_p50_ns=kind.step_time_p50,
-        step_p95_ns=kind.step_time_p95,
-        step_sum_ns=kind.step_time_sum,
-        lead_in_ns=kind.lead_in_sum,
-        batch=kind.batch_p50,
-        kv_length=kind.kv_length_p50,
-        token_p50_ns=kind.time_per_token_p50,
-        token_p95_ns=kind.time_per_token_p95,
-        cpu_ns=kind.cpu_time,
-        cpu_per_token_ns=kind.cpu_time_per_token,
-        gpu_ns=kind.gpu_time,
-        not_graphed=[NotGraphed(kernels=count, reason=NOT_GRAPHED_TEXT[reason]) for reason, count in kind.not_graphed],
-        gap_idle_ns=kind.gap_idle_sum,
-    )
-
-
-def _build_layers(layers: LayerTimes) -> ServingLayers:
-    numbers, gpu_p50, cpu_p50 = layers.medians
-    return ServingLayers(
-        name=layers.name,
-        captured=layers.is_captured,
-        layers=numbers.tolist(),
-        gpu_p50_ns=gpu_p50.tolist(),
-        cpu_p50_ns=cpu_p50.tolist(),
-    )

@@ -351,10 +351,7 @@ def build_sheet(profile: Profile, asked: TableQuestion) -> Sheet:
 def build_table(
     trace: Trace, asked: TableQuestion, sheet: Sheet, rows: Sequence[int] | None = None, rank: int | None = None
 ) -> Any:
-    """Build the table of a sheet: its `rows` in this order, None for all, and the totals of all rows.
-
-    The rows are those of `to_records`, which the CSV has as well; times in µs.
-    """
+    """Build the table of a sheet: its `rows` in this order, None for all, and the totals of all rows."""
     order = range(len(sheet)) if rows is None else rows
     reason = "" if len(sheet) else explain_missing_records(trace, asked.of, is_restricted=asked.step is not None)
     kind: Any = TABLES[asked.of]

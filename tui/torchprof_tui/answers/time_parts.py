@@ -41,7 +41,7 @@ def build_time_parts(tree: TimeTree | None) -> list[TimePart]:
         TimePart(
             cause=part.id,
             label=part.label,
-            us=_measure_us(tree, part),
+            us=part.time / tree.device_count / 1000,
             share=round(tree.share(part), 6),
             contains=[_build_inner(tree, inner, part.id == COMPUTE) for inner in part.parts],
         )
@@ -55,11 +55,7 @@ def _build_inner(tree: TimeTree, part: TreePart, is_class: bool) -> InnerTime:
         kernel_class=part.id if is_class else None,
         pattern=part.id if is_pattern else None,
         op=None if is_class or is_pattern else part.id,
-        us=_measure_us(tree, part),
+        us=part.time / tree.device_count / 1000,
         share=round(tree.share(part), 6),
         contains=[_build_inner(tree, each, False) for each in part.parts] or None,
     )
-
-
-def _measure_us(tree: TimeTree, part: TreePart) -> float:
-    return part.time / tree.device_count / 1000

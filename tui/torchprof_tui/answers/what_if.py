@@ -70,10 +70,7 @@ class WhatIf(Answer, frozen=True, kw_only=True, tag="torchprof-tui/what-if/3"):
 def forecast_step(
     trace: Trace, scenarios: Sequence[str], step: int | None
 ) -> tuple[Forecast, list[Forecast], list[int]]:
-    """Predict a step with these changes: together, each alone, and the numbers of the ranks that were replayed.
-
-    Raises WindowError for a step that is not there, ScenarioError.
-    """
+    """Predict a step with these changes: together, each alone; and the ranks. Raises WindowError, ScenarioError."""
     parsed = [parse_scenario(text) for text in scenarios]
     model = build_step_model(trace, step)
     parsed = RemedyFinder(trace).expand(parsed)

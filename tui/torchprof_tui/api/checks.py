@@ -1,11 +1,14 @@
-"""Check a trace, follow chains of events and critical paths, and predict steps, for the Python API."""
+"""Check and compare traces, follow chains of events and critical paths, and predict steps, for the Python API."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, get_args
 
 import msgspec
 
+from torchprof_tui.analysis.compare.side_choice import RankNumbers, compare_runs, select_ranks
+from torchprof_tui.analysis.compare.step_selection import StepSelection
 from torchprof_tui.analysis.critical_path.critical_path import CriticalPath
 from torchprof_tui.analysis.critical_path.step_window import WindowError
 from torchprof_tui.analysis.dispatch.chain import find_chain
@@ -17,8 +20,10 @@ from torchprof_tui.analysis.patterns.engine.check_scope import default_scope, ra
 from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
 from torchprof_tui.analysis.rank_path.joined_path import find_path_of_rank, find_path_of_run
 from torchprof_tui.analysis.what_if.scenario import ScenarioError
+from torchprof_tui.answers.arguments import check_choice
 from torchprof_tui.answers.chain import Chain, build_chain, build_chain_steps
 from torchprof_tui.answers.check import Check, build_check
+from torchprof_tui.answers.diff import Diff, build_diff
 from torchprof_tui.answers.what_if import WhatIf, build_what_if, forecast_step
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.model.trace import Trace
@@ -40,28 +45,17 @@ def list_remarks(trace: Trace) -> tuple[Remark, ...]:
     return tuple(diagnose_trace(trace).remarks)
 
 
-class ChainFinder:
-    """Find the chains of a trace; what is needed for several is computed once."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._trace = trace
-        self._lines = SourceLineFinder(trace)
-
-    def build_chain(self, event: int, all_steps: bool = False) -> Chain:
-        """Build the chain through an event, with its rows over `all_steps`.
-
-        Raises IndexError outside the trace, TraceError where it is in no step, OSError, LookupError.
-        """
-        found = find_chain(self._trace, event)
-        line = self._lines.find_chain_line(found)
-        if not all_steps:
-            return build_chain(self._trace, found, line)
-        rank = self._trace.rank_of_event(event)
-        steps = compare_steps(rank.trace, event - rank.first)
-        if steps is None:
-            raise TraceError(f"{self._trace.label}: event {event} is in no step")
-        chain = build_chain(self._trace, found, line)
-        return msgspec.structs.replace(chain, steps=build_chain_steps(steps, rank.first))
+def follow_chain(trace: Trace, lines: SourceLineFinder, event: int, all_steps: bool) -> Chain:
+    """Build the chain through an event, with its rows over `all_steps`. Raises TraceError, OSError, LookupError."""
+    found = find_chain(trace, event)
+    chain = build_chain(trace, found, lines.find_chain_line(found))
+    if not all_steps:
+        return chain
+    rank = trace.rank_of_event(event)
+    steps = compare_steps(rank.trace, event - rank.first)
+    if steps is None:
+        raise TraceError(f"{trace.label}: event {event} is in no step")
+    return msgspec.structs.replace(chain, steps=build_chain_steps(steps, rank.first))
 
 
 def read_critical_path(
@@ -94,3 +88,16 @@ def predict_step(trace: Trace, scenarios: Sequence[str], step: int | None) -> Wh
         return build_what_if(trace, *forecast_step(trace, scenarios, step))
     except (WindowError, ScenarioError) as error:
         raise TraceError(f"{trace.label}: {error}") from error
+
+
+__all__ = ["SourceLineFinder"]
+
+DiffBy = Literal["op", "module", "kernel", "class", "cause"]
+StepNumbers = tuple[int, int] | None  # numbers of the first and the last step, None for the steady ones
+
+
+def compare_traces(a: Trace, b: Trace, ranks: RankNumbers, steps: tuple[StepNumbers, StepNumbers], by: DiffBy) -> Diff:
+    """Compare two traces. Raises ComparisonError, TraceError, OSError, LookupError."""
+    check_choice("by", by, get_args(DiffBy), "rows are matched by")
+    selections = StepSelection(numbers=steps[0]), StepSelection(numbers=steps[1])
+    return build_diff(compare_runs((a, b), (a.label, b.label), select_ranks(a, b, ranks), ranks, selections), by)

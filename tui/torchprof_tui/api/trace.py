@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from torchprof_tui.analysis.compare.step_selection import ComparisonError
-from torchprof_tui.analysis.table.event_scope import NotRecordedError
 from torchprof_tui.answers import html
 from torchprof_tui.answers.arguments import (
     check_flag,
@@ -39,6 +37,7 @@ from torchprof_tui.trace.storage.disk_cache import CacheEntry, prune_cache
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.critical_path.critical_path import CriticalPath
+    from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
     from torchprof_tui.analysis.doctor.read_problems import Remark
     from torchprof_tui.analysis.serving.serving_steps import ServingReport
     from torchprof_tui.analysis.table.groups import Profile
@@ -48,9 +47,8 @@ if TYPE_CHECKING:
     from torchprof_tui.answers.memory import AliveMemory
     from torchprof_tui.answers.table import MemoryTable, Table
     from torchprof_tui.answers.what_if import WhatIf
-    from torchprof_tui.api import checks, diffs, gpu_work, tables
-    from torchprof_tui.api.checks import ChainFinder
-    from torchprof_tui.api.diffs import By as DiffBy
+    from torchprof_tui.api import checks, gpu_work, tables
+    from torchprof_tui.api.checks import DiffBy
     from torchprof_tui.api.tables import Repetition
 
 
@@ -65,7 +63,7 @@ class _LaterModule:
 
 
 if not TYPE_CHECKING:
-    checks, diffs, gpu_work, tables = map(_LaterModule, ("checks", "diffs", "gpu_work", "tables"))
+    checks, gpu_work, tables = map(_LaterModule, ("checks", "gpu_work", "tables"))
 
 
 class Trace:
@@ -265,7 +263,8 @@ class Trace:
         `steps`, one row per step; raises TraceError where the event is in no step.
         """
         with translate_errors():
-            return self._chains.build_chain(self._row_of(event, nth), check_flag("all_steps", all_steps))
+            row, all_steps = self._row_of(event, nth), check_flag("all_steps", all_steps)
+            return checks.follow_chain(self._model, self._lines, row, all_steps)
 
     def args(self, event: int | str | Event, *, nth: int = 0) -> dict[str, Any]:
         """Read all args of an event from the file; `event`, `nth`: as in `chain`."""
@@ -297,7 +296,7 @@ class Trace:
             steps, other_steps = _check_steps("steps", steps), _check_steps("other_steps", other_steps)
             pair = check_pair("ranks", ranks, "give two numbers of ranks, one for each side")
             ranks = (check_optional(check_number, "ranks", pair[0]), check_optional(check_number, "ranks", pair[1]))
-            return diffs.compare_traces(self._model, other._model, ranks, (steps, other_steps), by)
+            return checks.compare_traces(self._model, other._model, ranks, (steps, other_steps), by)
 
     def temporal_breakdown(self) -> gpu_work.Rows:
         """Return the idle, computing and other time of each rank's GPUs, from the first GPU work to the last."""
@@ -337,8 +336,8 @@ class Trace:
         return tables.Profile(self._model.all_ranks[0].numbered_trace)
 
     @cached_property
-    def _chains(self) -> ChainFinder:
-        return checks.ChainFinder(self._model)
+    def _lines(self) -> SourceLineFinder:
+        return checks.SourceLineFinder(self._model)
 
     def _row_of(self, event: int | str | Event, nth: int) -> int:
         nth = check_number("nth", nth)
@@ -376,14 +375,7 @@ def translate_errors() -> Iterator[None]:
     except TraceError as error:
         error.args = (clean(str(error)),)  # names of files and events may hold control characters
         raise
-    except (
-        ComparisonError,
-        NotRecordedError,
-        OutputError,
-        LoadError,
-        ConnectionLostError,
-        UnreadableFileError,
-    ) as error:
+    except (OutputError, LoadError, ConnectionLostError, UnreadableFileError) as error:
         raise TraceError(clean(str(error))) from error  # one line that says what is wrong
     except (OSError, LookupError) as error:
         raise TraceError(clean(format_error(error))) from error

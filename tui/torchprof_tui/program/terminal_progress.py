@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TextIO
 
 from torchprof_tui.trace.core.printable import clean
@@ -26,9 +26,10 @@ _UNABLE_TERMINALS = ("", "dumb", "linux", "vt100", "vt220", "unknown")
 _TERMINALS_OF_777 = ("foot", "rxvt")  # how TERM begins where notifications are OSC 777; elsewhere they are OSC 9
 
 
-def can_signal(out: TextIO) -> bool:
+def can_signal(out: TextIO, environment: Mapping[str, str] | None = None) -> bool:
     """Return whether sequences about progress may be written to `out`."""
-    if os.environ.get(OFF_VARIABLE) or os.environ.get("TERM", "") in _UNABLE_TERMINALS:
+    environment = os.environ if environment is None else environment
+    if environment.get(OFF_VARIABLE) or environment.get("TERM", "") in _UNABLE_TERMINALS:
         return False
     try:
         return out.isatty()
@@ -36,14 +37,13 @@ def can_signal(out: TextIO) -> bool:
         return False
 
 
-def _write_sequence(out: TextIO, body: str) -> None:
-    """Write an operating system command; within tmux it is passed through to the terminal around it."""
+def build_sequence(body: str, environment: Mapping[str, str] | None = None) -> str:
+    """Build an operating system command; within tmux it is passed through to the terminal around it."""
+    environment = os.environ if environment is None else environment
     sequence = f"\x1b]{body}\x1b\\"
-    if os.environ.get("TMUX"):
-        sequence = f"\x1bPtmux;{sequence.replace(chr(27), chr(27) * 2)}\x1b\\"
-    with contextlib.suppress(OSError, ValueError):
-        out.write(sequence)
-        out.flush()
+    if environment.get("TMUX"):
+        return f"\x1bPtmux;{sequence.replace(chr(27), chr(27) * 2)}\x1b\\"
+    return sequence
 
 
 class TerminalProgress:
@@ -59,12 +59,41 @@ class TerminalProgress:
         percent = -1 if share is None else min(100, max(0, int(share * 100)))
         if self._is_able and percent != self._last:
             self._last = percent
-            _write_sequence(self._out, "9;4;3" if percent < 0 else f"9;4;1;{percent}")
+            self._write("9;4;3" if percent < 0 else f"9;4;1;{percent}")
 
     def clear(self) -> None:
+        """Remove the bar."""
         if self._last is not None:
             self._last = None
-            _write_sequence(self._out, "9;4;0")
+            self._write("9;4;0")
+
+    def _write(self, body: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._out.write(build_sequence(body))
+            self._out.flush()
+
+
+class ReplacedLine:
+    """A line of text that is replaced while work goes on, and the progress bar of the terminal."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._bar = TerminalProgress(out)
+        self._is_shown = False
+
+    def show(self, text: str, share: float | None) -> None:
+        """Show how far the work is, and a share of 0 to 1 in the bar; None: unknown."""
+        self._is_shown = True
+        self._bar.set(share)
+        self._out.write(f"\r{text}, ctrl+c stops\x1b[K")
+        self._out.flush()
+
+    def clear(self) -> None:
+        """Clear the line and the bar."""
+        if self._is_shown:
+            self._out.write("\r\x1b[K")
+            self._out.flush()
+            self._bar.clear()
 
 
 def notify(text: str, out: TextIO) -> None:
@@ -73,7 +102,10 @@ def notify(text: str, out: TextIO) -> None:
         return
     said = clean(text).replace(";", ",")[:MAX_TEXT]
     term = os.environ.get("TERM", "")
-    _write_sequence(out, f"777;notify;torchprof-tui;{said}" if term.startswith(_TERMINALS_OF_777) else f"9;{said}")
+    body = f"777;notify;torchprof-tui;{said}" if term.startswith(_TERMINALS_OF_777) else f"9;{said}"
+    with contextlib.suppress(OSError, ValueError):
+        out.write(build_sequence(body))
+        out.flush()
 
 
 @contextlib.contextmanager
@@ -104,13 +136,11 @@ def _draw_work(what: str, out: TextIO, ended: threading.Event) -> None:
     started = time.monotonic()
     if ended.wait(DELAY_SECONDS):
         return
-    bar = TerminalProgress(out)
-    bar.set(None)
+    line = ReplacedLine(out)
     with contextlib.suppress(OSError, ValueError):
         while True:
-            out.write(f"\r{clean(what)}: {time.monotonic() - started:.1f} s, ctrl+c stops\x1b[K")
-            out.flush()
+            line.show(f"{clean(what)}: {time.monotonic() - started:.1f} s", None)
             if ended.wait(REDRAW_SECONDS):
                 break
-        out.write("\r\x1b[K")
-    bar.clear()
+    with contextlib.suppress(OSError, ValueError):
+        line.clear()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from torchprof_tui.analysis.compare.comparison import RankChange, compare_ranks, require_torch_trace
+from collections.abc import Sequence
+
+from torchprof_tui.analysis.compare.comparison import Comparison, RankChange, compare_ranks, require_torch_trace
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis, are_ranks_of_one_run
 from torchprof_tui.analysis.compare.step_selection import ComparisonError, StepSelection
 from torchprof_tui.trace.model.trace import Trace
@@ -56,6 +58,21 @@ def format_label(spec: str, original: Trace, chosen: Trace) -> str:
     ranks = [] if original.merged_ranks is None else original.merged_ranks.all
     number = next((rank.number for rank in ranks if rank.trace is chosen), None)
     return spec if number is None else f"{spec} rank {number}"
+
+
+def compare_runs(
+    wholes: tuple[Trace, Trace],
+    specs: tuple[str, str],
+    traces: Sequence[Trace],
+    numbers: RankNumbers,
+    selections: tuple[StepSelection, StepSelection],
+) -> Comparison:
+    """Compare the chosen ranks `traces` of two runs, called as the user named the runs. Raises ComparisonError."""
+    a, b = (
+        analyse_side(trace, f"{name} ({spec})", format_label(spec, whole, trace), selection)
+        for name, spec, whole, trace, selection in zip(("A", "B"), specs, wholes, traces, selections, strict=True)
+    )
+    return Comparison(*match_steps(a, b), compare_ranks_of_runs(*wholes, numbers, selections))
 
 
 def analyse_side(trace: Trace, name: str, label: str, selection: StepSelection) -> SideAnalysis:

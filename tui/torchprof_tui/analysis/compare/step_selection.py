@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.records import record
 
 
-class ComparisonError(ValueError):
+class ComparisonError(TraceError):
     """Nothing can be compared as asked: one line that says what can. Names from files are as recorded."""
 
 

@@ -115,36 +115,36 @@ class KindSummary:
     """The steps of one kind. Times ns; a value is None where nothing says it.
 
     `tokens`: of the `counted` steps whose tokens are known; what is per token, and tokens per second, is of these.
-    `time_per_token_p50`, `_p95`: of the steps. `tokens_per_second`: tokens by the sum of the step times;
+    `token_p50`, `_p95`: of the steps. `tokens_per_second`: tokens by the sum of the step times;
     `tokens_per_second_with_pauses` counts the pauses after them as well. `graph_share`: of the kernels, 0..1;
     `not_graphed`: why the others were not launched by a graph, with their number, most first.
     """
 
     kind: StepKind
-    count: int
+    steps: int
     counted: int
-    step_time_p50: float
-    step_time_p95: float
-    step_time_sum: int
-    lead_in_sum: int
-    batch_p50: float | None
-    kv_length_p50: float | None
+    step_p50: float
+    step_p95: float
+    step_sum: int
+    lead_in: int
+    batch: float | None
+    kv_length: float | None
     tokens: int | None
-    time_per_token_p50: float | None
-    time_per_token_p95: float | None
+    token_p50: float | None
+    token_p95: float | None
     tokens_per_second: float | None
     tokens_per_second_with_pauses: float | None
     kernels: int
     kernels_per_token: float | None
     cpu_time: int
-    cpu_time_per_token: float | None
+    cpu_per_token: float | None
     gpu_time: int
     graph_share: float | None
     not_graphed: tuple[tuple[NotGraphed, int], ...]
     gap_p50: float | None
     gap_p95: float | None
     gap_sum: int
-    gap_idle_sum: int | None
+    gap_idle: int | None
 
 
 @record

@@ -6,11 +6,12 @@ from __future__ import annotations
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Step, Trace
 
 
-class NotRecordedError(Exception):
+class NotRecordedError(TraceError):
     """The trace lacks the requested data; the text says how to record it."""
 
 

@@ -123,20 +123,21 @@ def _group_per_name(group_by: GroupBy, calls: Calls, detail: I32, details: list[
     return Groups(group_by, row, names, [details[index] for index in (name_and_detail // len(calls.names)).tolist()])
 
 
-_KIND_COLUMNS: tuple[tuple[Field, Callable[[KindSummary], float | None]], ...] = (
-    (Field("steps", "steps", Unit.COUNT), lambda kind: kind.count),
-    (Field("tokens", "tokens", Unit.COUNT), lambda kind: kind.tokens),
-    (Field("tokens_per_second", "tokens/s", Unit.COUNT), lambda kind: kind.tokens_per_second),
-    (Field("step_p50", "step p50", Unit.NS), lambda kind: kind.step_time_p50),
-    (Field("step_p95", "step p95", Unit.NS), lambda kind: kind.step_time_p95),
-    (Field("token_p50", "time/token p50", Unit.NS), lambda kind: kind.time_per_token_p50),
-    (Field("token_p95", "time/token p95", Unit.NS), lambda kind: kind.time_per_token_p95),
-    (Field("graph_share", "in graphs", Unit.SHARE), lambda kind: kind.graph_share),
-    (Field("kernels_per_token", "kernels/token", Unit.NUMBER), lambda kind: kind.kernels_per_token),
-    (Field("cpu_per_token", "CPU/token", Unit.NS), lambda kind: kind.cpu_time_per_token),
-    (Field("gap_p50", "gap p50", Unit.NS), lambda kind: kind.gap_p50),
-    (Field("batch", "batch", Unit.COUNT), lambda kind: kind.batch_p50),
+_KIND_FIELDS = (
+    Field("steps", "steps", Unit.COUNT),
+    Field("tokens", "tokens", Unit.COUNT),
+    Field("tokens_per_second", "tokens/s", Unit.COUNT),
+    Field("step_p50", "step p50", Unit.NS),
+    Field("step_p95", "step p95", Unit.NS),
+    Field("token_p50", "time/token p50", Unit.NS),
+    Field("token_p95", "time/token p95", Unit.NS),
+    Field("graph_share", "in graphs", Unit.SHARE),
+    Field("kernels_per_token", "kernels/token", Unit.NUMBER),
+    Field("cpu_per_token", "CPU/token", Unit.NS),
+    Field("gap_p50", "gap p50", Unit.NS),
+    Field("batch", "batch", Unit.COUNT),
 )
+"""Keys are names of the fields of KindSummary."""
 
 _STEP_FIELDS = (
     Field("number", "#", Unit.COUNT),
@@ -162,10 +163,10 @@ def add_serving_columns(sheet: Sheet, group_by: GroupBy, trace: Trace, event_mas
     kinds = {kind.kind.value: kind for kind in summarize_kinds(steps, chosen)}
     rows = [kinds.get(str(name)) for name in sheet.columns["name"]]
     columns: dict[str, Sequence[str] | I64 | F64] = {}
-    for field, read in _KIND_COLUMNS:
-        values = [None if row is None else read(row) for row in rows]
+    for field in _KIND_FIELDS:
+        values = [None if row is None else getattr(row, field.key) for row in rows]
         columns[field.key] = np.array([np.nan if value is None else value for value in values], np.float64)
-    sheet = _insert(sheet, tuple(field for field, _ in _KIND_COLUMNS), columns)
+    sheet = _insert(sheet, _KIND_FIELDS, columns)
     return replace(sheet, totals=(*sheet.totals, *format_reasons(tuple(kinds.values()))))
 
 

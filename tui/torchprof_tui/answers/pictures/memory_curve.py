@@ -39,11 +39,7 @@ def draw_memory_curve(curve: StackedCurve) -> str:
     bottom = top + PLOT
     reserved = "" if peak.reserved_bytes is None else f", {format_size(peak.reserved_bytes)} reserved"
     said = f"{format_size(peak.allocated_bytes)} at {format_duration(peak.time_ns)}{reserved}"
-    picture = Picture(
-        f"Memory of {curve.device}: peak {said}",
-        [shorten_label(curve.trace)],
-        bottom + 56,
-    )
+    picture = Picture(f"Memory of {curve.device}: peak {said}", [shorten_label(curve.trace)], bottom + 56)
     sums = np.maximum(np.array([band.bytes for band in curve.bands], np.int64), 0)
     edges = np.concatenate([np.zeros((1, sums.shape[1]), np.int64), np.cumsum(sums, axis=0)])
     kept = np.array([size or 0 for size in curve.reserved_bytes], np.int64)
@@ -79,7 +75,7 @@ def _draw_legend(picture: Picture, curve: StackedCurve, y: float, has_reserved: 
     for band, color in reversed([*zip(curve.bands, COLORS, strict=False)]):
         if sum(band.bytes):
             y += LINE
-            picture.rect(x, y - 6, 12, 12, color)
+            picture.shape("rect", {"x": x, "y": y - 6, "width": 12, "height": 12, "fill": color})
             picture.text(x + 20, y + 4, band.name)
             picture.text(WIDTH - MARGIN, y + 4, format_size(band.peak_bytes), anchor="end")
     if curve.cannot_tell is not None:

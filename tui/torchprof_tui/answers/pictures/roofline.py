@@ -43,10 +43,7 @@ _COLUMNS = (
 
 
 def draw_roofline(roofline: Roofline, canvas: Canvas | None = None) -> str:
-    """Draw a roofline as SVG. The table below it has the groups with a rate, also those in GB/s alone.
-
-    A canvas has the plot alone.
-    """
+    """Draw a roofline as SVG, with a table of all groups that have a rate; on a canvas the plot alone."""
     points = roofline.list_points()
     listed = roofline.list_known()[:MAX_ROWS]
     top, right = HEADING + 2 * LINE + 16.0, float(RIGHT)
@@ -122,10 +119,7 @@ def choose_axes(roofline: Roofline, x_ends: tuple[float, float], y_ends: tuple[f
 
 
 def _draw_roof(picture: Picture, roof: DeviceRoof, x_axis: Axis, y_axis: Axis) -> list[tuple[float, float, str]]:
-    """Draw the slope of a device's bandwidth up to each peak, and the line from there on.
-
-    Returns (x, y, text) of the labels, which are drawn above all points.
-    """
+    """Draw the roof of a device. Returns (x, y, text) of the labels, which are drawn above all points."""
     labels = []
     for peak in roof.peaks:
         y = y_axis.place(peak.tflops)

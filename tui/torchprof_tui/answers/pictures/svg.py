@@ -145,9 +145,6 @@ class Picture:
         inside = f"><title>{escape(tip)}</title></{name}>" if tip else "/>"
         self._parts.append(f"<{name}{_format(geometry, data)}{inside}")
 
-    def rect(self, x: float, y: float, width: float, height: float, fill: str, tip: str = "", **data: Number) -> None:
-        self.shape("rect", {"x": x, "y": y, "width": width, "height": height, "fill": fill}, tip, **data)
-
     def path(self, points: Sequence[tuple[float, float]], style: str = "line", tip: str = "", **data: Number) -> None:
         """Draw a line through points."""
         steps = " ".join(f"{x:.2f},{y:.2f}" for x, y in points)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.chain import find_chain
 from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
-from torchprof_tui.analysis.dispatch.step_rows import StepRows, compare_steps
+from torchprof_tui.analysis.dispatch.step_rows import compare_steps
 from torchprof_tui.analysis.graphs.captured_ops import find_captured_chain
 from torchprof_tui.analysis.search.name_search import suggest_names
 from torchprof_tui.answers.chain import ChainQuestion, build_chain
 from torchprof_tui.commands.chain import ChainOptions
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank, use_captures
-from torchprof_tui.commands.common.output import print_answer
+from torchprof_tui.commands.common.output import import_text, print_answer
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.name_display import clean, find_names_on_lanes, list_lane_names, truncate
 
@@ -28,7 +27,10 @@ def run(options: ChainOptions) -> int:
     event, of = find_event(trace, options.event, options.nth)
     found = find_chain(trace, event)
     line = SourceLineFinder(trace).find_chain_line(found)
-    steps = find_step_rows(trace, event) if options.all_steps else None
+    steps = compare_steps(trace, event) if options.all_steps else None
+    if options.all_steps and steps is None:
+        which = "this event is in no step" if trace.steps else "the trace has no steps"
+        raise UsageError(f"--all-steps: {which} (steps are recorded with a schedule and prof.step())")
     if options.json:
         print_answer(build_chain(trace, found, line, ChainQuestion(options.event, options.nth, of), rank, steps))
         return 0
@@ -36,23 +38,11 @@ def run(options: ChainOptions) -> int:
     if rank is not None and options.rank is None:
         print(f"{rank.label}; another: --rank N", file=sys.stderr)
     if steps is not None:
-        # imports rich, which JSON does not need
-        importlib.import_module("torchprof_tui.commands.chain.text").print_step_rows(trace, steps, options.nth, of)
-        return 0
-    captured = find_captured_chain(trace, found.hops[-1].event)
-    importlib.import_module("torchprof_tui.commands.chain.text").print_chain(
-        trace, found, line, options.nth, of, captured
-    )
+        import_text("chain").print_step_rows(trace, steps, options.nth, of)
+    else:
+        captured = find_captured_chain(trace, found.hops[-1].event)
+        import_text("chain").print_chain(trace, found, line, options.nth, of, captured)
     return 0
-
-
-def find_step_rows(trace: Trace, event: int) -> StepRows:
-    """Compare an event over the steps. Raises UsageError where it is in no step."""
-    found = compare_steps(trace, event)
-    if found is None:
-        which = "this event is in no step" if trace.steps else "the trace has no steps"
-        raise UsageError(f"--all-steps: {which} (steps are recorded with a schedule and prof.step())")
-    return found
 
 
 def find_event(trace: Trace, name: str, nth: int) -> tuple[int, int]:

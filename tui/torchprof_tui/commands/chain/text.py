@@ -54,19 +54,14 @@ def print_chain(
         f"  --nth {nth} of {event_count:,}" if event_count > 1 else "  the only one of this name", style="default"
     )
     title.append(f", at {format_duration(event.start)}")
-    parts: list[RenderableType] = [
-        title,
-        Text(),
-        _hop_table(chain.hops, chain.event),
-    ]
+    parts: list[RenderableType] = [title, Text(), _hop_table(chain.hops, chain.event)]
     facts = [*_source_lines(line), *_timing_lines(trace, chain)]
     parts += [Text(), *facts] if facts else []
     found = find_graph_neighbours(trace, chain.hops[-1].event)
-    lines: list[RenderableType] = []
     for label, events in (("waits for", found.waits_for), ("waited for by", found.waited_for_by)):
         names = ", ".join(truncate(clean(trace.event(event).name), NAME_CELLS) for event in events.tolist())
-        lines += [Text(f"graph edge: {label} {names}")] if names else []
-    parts += [*lines, *_captured_parts(captured)]
+        parts += [Text(f"graph edge: {label} {names}")] if names else []
+    parts += _captured_parts(captured)
     if len(chain.work) > 1:
         heading = f"All GPU work that it launched: {len(chain.work):,} pieces, {format_duration(chain.work.total)}"
         parts += [Text(), Text(heading, style="bold"), _work_table(trace, chain)]

@@ -41,11 +41,8 @@ class CheckOptions(TraceOptions):
         outputs = [name for name in ("json", "problems", "markdown") if getattr(self, name)]
         if self.list:
             # These say what to do with a trace, and the list is about none.
-            refused = [
-                name
-                for name in (*outputs, "fail_on", "range", "capture", "notes")
-                if name != "json" and getattr(self, name)
-            ]
+            others = ("problems", "markdown", "fail_on", "range", "capture", "notes")
+            refused = [name for name in others if getattr(self, name)]
             if self.trace:
                 raise UsageError("--list lists all patterns: it takes no TRACE")
             if refused:

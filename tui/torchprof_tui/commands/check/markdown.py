@@ -15,7 +15,6 @@ from torchprof_tui.analysis.patterns.verdict.tree_model import OUTSIDE, TimePart
 from torchprof_tui.answers.serving import list_serving
 from torchprof_tui.commands.check.text import (
     describe_device,
-    describe_gap_line,
     describe_gap_times,
     format_rank_prefix,
     format_scope_times,
@@ -108,7 +107,7 @@ def _gap_lines(report: CheckReport) -> Iterator[str]:
         start, duration, share = describe_gap_times(report, gap)
         device = describe_device(report, gap)
         cause = f"{device}: {gap.label}" if device else gap.label
-        texts = (cause, gap.place, describe_gap_line(gap))
+        texts = (cause, gap.place, gap.line.text if gap.line else "")
         yield f"| {share} | {duration} | {start} | {' | '.join(map(escape_markdown, texts))} |"
     yield ""
 

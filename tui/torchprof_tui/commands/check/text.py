@@ -24,10 +24,7 @@ _SHARE_CELLS, _TIME_CELLS = 6, 9
 
 
 def print_report(report: CheckReport, only_problems: bool = False, with_notes: bool = False) -> None:
-    """Print a check on stdout: coloured and wrapped on a terminal, plain and unwrapped into a pipe.
-
-    `with_notes`: with the patterns that only help to read the trace.
-    """
+    """Print a check on stdout: coloured and wrapped on a terminal, plain and unwrapped into a pipe."""
     console = create_console()
     where = format_scope_times(report.scope)
     console.print(Text(f"{clean(report.trace.label)}  {where}".rstrip(), style="dim"))
@@ -91,7 +88,7 @@ def _print_gaps(console: Console, report: CheckReport) -> None:
     for gap in gaps:
         start, duration, share = describe_gap_times(report, gap)
         numbers = f"{share:>{_SHARE_CELLS}}  {duration:>{_TIME_CELLS}}  at {start}"
-        texts = [describe_device(report, gap), gap.label, gap.place, describe_gap_line(gap)]
+        texts = [describe_device(report, gap), gap.label, gap.place, gap.line.text if gap.line else ""]
         console.print(_indent(Text(f"{numbers}  {' · '.join(clean(text) for text in texts if text)}")))
 
 
@@ -162,8 +159,3 @@ def describe_device(report: CheckReport, gap: LargestGap) -> str:
         return f"rank {gap.rank}"
     devices = {each.device for each in report.gaps}
     return f"GPU {gap.device}" if len(devices) > 1 else ""
-
-
-def describe_gap_line(gap: LargestGap) -> str:
-    """Describe the line of a gap, "" if none is known. As recorded: `clean` it."""
-    return "" if gap.line is None else gap.line.text

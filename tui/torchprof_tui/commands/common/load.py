@@ -17,7 +17,7 @@ from torchprof_tui.analysis.doctor.read_problems import summarize_problem
 from torchprof_tui.analysis.privacy.private_metadata import PrivateValue, describe_private_values
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.program.phase_log import note_phase
-from torchprof_tui.program.terminal_progress import DELAY_SECONDS, TerminalProgress, show_work
+from torchprof_tui.program.terminal_progress import DELAY_SECONDS, ReplacedLine, show_work
 from torchprof_tui.trace.core.errors import DAMAGED_CACHE_MESSAGE, TraceError
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.problems import CUT_CONNECTION, UNRELATED_RANKS, excerpt
@@ -59,8 +59,8 @@ def load_specs(specs: Sequence[str], cache: bool, list_folders: bool = False) ->
             print(f"torchprof-tui: {problem.kind} {clean(problem.example)}", file=sys.stderr)
         if problem.kind == CUT_CONNECTION and opened.trace.merged_ranks is None:
             raise UsageError(f"{clean(opened.trace.label)}: {clean(problem.example)}; try again")
-    if not list_folders:  # `info` prints all of it
-        report_partial(opened.trace)
+    if not list_folders and (said := _describe_problems(opened.trace)):  # `info` prints all of it
+        print(f"torchprof-tui: {clean(opened.trace.label)} is partial: {said}; see `info`", file=sys.stderr)
     if cache and not opened.cached:
         report_refused_cache()
         prune_cache()
@@ -90,14 +90,6 @@ def select_rank(trace: Trace, number: int | None) -> tuple[Trace, Rank | None]:
 
 
 _MAX_LISTED_RANKS = 4  # ranks named in the line; the others are counted
-
-
-def report_partial(trace: Trace) -> bool:
-    """Report data loss in one line on stderr; return whether there is any."""
-    said = _describe_problems(trace)
-    if said:
-        print(f"torchprof-tui: {clean(trace.label)} is partial: {said}; see `info`", file=sys.stderr)
-    return bool(said)
 
 
 def _describe_problems(trace: Trace) -> str:
@@ -156,11 +148,10 @@ class ProgressLine:
     """Print each Progress that it is called with; print nothing if the stream is no terminal."""
 
     def __init__(self, out: TextIO) -> None:
-        self._out = out
         self._is_terminal = out.isatty()
-        self._bar = TerminalProgress(out)
+        self._line = ReplacedLine(out)
+        self.clear = self._line.clear
         self._next_redraw = time.monotonic() + DELAY_SECONDS
-        self._shown = False
         self._phase: Phase | None = None
 
     def __call__(self, progress: Progress) -> None:
@@ -171,23 +162,14 @@ class ProgressLine:
         if not self._is_terminal or now < self._next_redraw or progress.phase == Phase.CONNECTING:
             return
         self._next_redraw = now + REDRAW_SECONDS
-        self._shown = True
         share = f"{progress.bytes / progress.total:4.0%}" if progress.total else f"{progress.bytes / 1e6:,.0f} MB"
         ranks = (
             f", {progress.finished_count} of {len(progress.shares)} ranks"
             if isinstance(progress, RanksProgress)
             else ""
         )
-        self._bar.set(progress.bytes / progress.total if progress.total else None)
-        self._out.write(f"\r{progress.phase} {share}, {progress.events:,} events{ranks}, ctrl+c stops\x1b[K")
-        self._out.flush()
-
-    def clear(self) -> None:
-        """Clear the line."""
-        if self._shown:
-            self._out.write("\r\x1b[K")
-            self._out.flush()
-            self._bar.clear()
+        text = f"{progress.phase} {share}, {progress.events:,} events{ranks}"
+        self._line.show(text, progress.bytes / progress.total if progress.total else None)
 
 
 CUT_FILE_LINE = "torchprof-tui: a cached file was cut short while it was read; run the command again"

@@ -16,8 +16,5 @@ def print_answer(answer: Answer) -> None:
 
 
 def import_text(command: str, module: str = "text") -> ModuleType:
-    """Import `commands/COMMAND/MODULE.py`: JSON needs no rich, whose import takes a tenth of the start.
-
-    `command`: the name of the package.
-    """
+    """Import `commands/COMMAND/MODULE.py`: JSON needs no rich, whose import takes a tenth of the start."""
     return importlib.import_module(f"torchprof_tui.commands.{command}.{module}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
+from collections.abc import Sequence
+from typing import Literal
 
 from torchprof_samples import SAMPLES
 from torchprof_tui.commands.common.parsers import PROGRAM, build_parser, list_commands
@@ -19,19 +19,13 @@ _FILE_METAVARS = {"OUT", "FILE", "PATH", "FOLDER"}
 _TRACE_METAVARS = {"TRACE", "A", "B", "LAST|TRACE"}
 
 
-class ValueKind(Enum):
-    """What a value is: one of a list, a file, a trace (a file or a sample), or free text."""
-
-    CHOICE = "choice"
-    FILE = "file"
-    TRACE = "trace"
-    COMMAND = "command"
-    TEXT = "text"
+ValueKind = Literal["choice", "file", "trace", "command", "text"]
+"""What a value is: one of a list, a file, a trace (a file or a sample), a command line, or free text."""
 
 
 @record
 class Value:
-    """The value of an option or of a positional argument; `choices` of a CHOICE or COMMAND."""
+    """The value of an option or of a positional argument; `choices` of a choice or command."""
 
     kind: ValueKind
     choices: tuple[str, ...] = ()
@@ -56,16 +50,9 @@ class CommandWords:
     positional: Value | None
 
 
-def list_sample_names() -> list[str]:
-    """Return the samples that are installed, as they are typed."""
-    return [f"sample:{sample.name}" for sample in SAMPLES if sample.path.exists()]
-
-
-def read_commands(
-    commands: Mapping[str, str], build_parser: Callable[[str], argparse.ArgumentParser]
-) -> list[CommandWords]:
+def read_commands() -> list[CommandWords]:
     """Read what the parsers accept, the program without a command first."""
-    found = []
+    commands, found = list_commands(), []
     for name in (OPEN, *commands):
         parser, options = build_parser(name), []
         for action in parser._actions:
@@ -79,13 +66,13 @@ def read_commands(
 
 def _read_value(action: argparse.Action) -> Value:
     if action.choices is not None:
-        return Value(ValueKind.CHOICE, tuple(map(str, action.choices)))
+        return Value("choice", tuple(map(str, action.choices)))
     if action.nargs == argparse.REMAINDER:
-        return Value(ValueKind.COMMAND, tuple(WORKLOADS))
+        return Value("command", tuple(WORKLOADS))
     metavar = action.metavar if isinstance(action.metavar, str) else ""
     if metavar in _TRACE_METAVARS:
-        return Value(ValueKind.TRACE)
-    return Value(ValueKind.FILE if metavar in _FILE_METAVARS else ValueKind.TEXT)
+        return Value("trace")
+    return Value("file" if metavar in _FILE_METAVARS else "text")
 
 
 def expand_help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
@@ -97,7 +84,8 @@ def expand_help(parser: argparse.ArgumentParser, action: argparse.Action) -> str
 
 def run(options: CompletionOptions) -> int:
     format_script = {"bash": format_bash, "zsh": format_zsh, "fish": format_fish}[options.shell]
-    print(format_script(read_commands(list_commands(), build_parser), list_sample_names()), end="")
+    samples = [f"sample:{sample.name}" for sample in SAMPLES if sample.path.exists()]
+    print(format_script(read_commands(), samples), end="")
     return 0
 
 
@@ -202,7 +190,7 @@ def format_bash(commands: Sequence[CommandWords], samples: Sequence[str]) -> str
 def _describe_bash_value(value: Value | None) -> str:
     if value is None:
         return "kind=none"
-    kind = f"kind={value.kind.value}"
+    kind = f"kind={value.kind}"
     return f"{kind}; {_assign_candidates(value.choices)}" if value.choices else kind
 
 
@@ -276,7 +264,7 @@ def format_zsh(commands: Sequence[CommandWords], samples: Sequence[str]) -> str:
     workloads = [
         " ".join(command.positional.choices)
         for command in commands
-        if command.positional is not None and command.positional.kind is ValueKind.COMMAND
+        if command.positional is not None and command.positional.kind == "command"
     ]
     names = [
         f"    {_quote_zsh(f'{_escape_zsh(command.name)}:{command.help}')}"
@@ -294,9 +282,9 @@ def format_zsh(commands: Sequence[CommandWords], samples: Sequence[str]) -> str:
 
 
 _ZSH_VALUES = {
-    ValueKind.TRACE: "_torchprof_tui_traces",
-    ValueKind.FILE: "_files",
-    ValueKind.COMMAND: "_torchprof_tui_workloads",
+    "trace": "_torchprof_tui_traces",
+    "file": "_files",
+    "command": "_torchprof_tui_workloads",
 }
 
 
@@ -316,7 +304,7 @@ def _format_zsh_option(option: Option) -> list[str]:
 
 
 def _format_zsh_value(name: str, value: Value) -> str:
-    choices = f"({' '.join(value.choices)})" if value.kind is ValueKind.CHOICE else " "
+    choices = f"({' '.join(value.choices)})" if value.kind == "choice" else " "
     return f":{name or 'argument'}:{_ZSH_VALUES.get(value.kind, choices)}"
 
 
@@ -330,7 +318,7 @@ def _quote_zsh(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-_FISH_VALUES = {ValueKind.TRACE: "-r -F -a '$__torchprof_tui_samples'", ValueKind.FILE: "-r -F"}
+_FISH_VALUES = {"trace": "-r -F -a '$__torchprof_tui_samples'", "file": "-r -F"}
 """Words for the value of an option: required and a file; others are free text."""
 
 _NO_COMMAND = "not __fish_seen_subcommand_from $__torchprof_tui_commands"
@@ -356,14 +344,14 @@ def format_fish(commands: Sequence[CommandWords], samples: Sequence[str]) -> str
             if option.value is not None:
                 kind = option.value.kind
                 listed = f"-x -a {_quote_fish(' '.join(option.value.choices))}"
-                words.append(listed if kind is ValueKind.CHOICE else _FISH_VALUES.get(kind, "-x"))
+                words.append(listed if kind == "choice" else _FISH_VALUES.get(kind, "-x"))
             if option.help:
                 words.append(f"-d {_quote_fish(option.help)}")
             lines.append(" ".join([start, *words]))
-        value = command.positional or Value(ValueKind.TEXT)
+        value = command.positional or Value("text")
         listed = f" -a {_quote_fish(' '.join(value.choices))}" if value.choices else ""
-        samples_of_trace = " -a '$__torchprof_tui_samples'" if value.kind is ValueKind.TRACE else ""
-        has_files = value.kind not in (ValueKind.TEXT, ValueKind.CHOICE)
+        samples_of_trace = " -a '$__torchprof_tui_samples'" if value.kind == "trace" else ""
+        has_files = value.kind not in ("text", "choice")
         lines.append(f"{start} {'-F' if has_files else '-f'}{listed}{samples_of_trace}")
     return "\n".join(lines) + "\n"
 

@@ -10,14 +10,7 @@ from msgspec import UNSET
 
 from torchprof_tui.analysis.compare.account import Account
 from torchprof_tui.analysis.compare.comparison import Comparison
-from torchprof_tui.analysis.compare.side_choice import (
-    RankNumbers,
-    analyse_side,
-    compare_ranks_of_runs,
-    format_label,
-    match_steps,
-    select_ranks,
-)
+from torchprof_tui.analysis.compare.side_choice import RankNumbers, compare_runs, select_ranks
 from torchprof_tui.analysis.compare.step_selection import (
     ComparisonError,
     Selections,
@@ -91,16 +84,9 @@ def open_screen(options: DiffOptions) -> int:
         parse_ranks(options.rank),
         captures=options.capture,
     )
-    configuration = options.configuration
-    app_options = OpenOptions(
-        trace=(options.a,),
-        capture=options.capture,
-        no_cache=options.no_cache,
-        debug=options.debug,
-        configuration=configuration,
-        **({} if configuration is None else find_appearance(configuration)),
-    )
-    return open_command.run(app_options, request)
+    shared = {name: getattr(options, name) for name in ("capture", "no_cache", "debug", "configuration")}
+    appearance = {} if options.configuration is None else find_appearance(options.configuration)
+    return open_command.run(OpenOptions(trace=(options.a,), **shared, **appearance), request)
 
 
 _PERCENT = re.compile(r"\+?(\d+(?:\.\d*)?|\.\d+)\s*%")
@@ -137,29 +123,15 @@ def parse_time_limit(text: str) -> TimeLimit:
 
 
 def load_comparison(options: DiffOptions, load: Callable[[str], Trace] | None = None) -> Comparison:
-    """Load both sides. Raises UsageError and TraceError: one line that says which side, and what can be compared.
-
-    `load`: what opens a side, in place of the command's own way.
-    """
+    """Load both sides, by `load` in place of the command's own way. Raises UsageError, TraceError."""
     selections = parse_selections(options)
     numbers = parse_ranks(options.rank)
     load = load or (lambda spec: load_specs([spec], cache=not options.no_cache).trace)
     a = _load(options.a, "A", load)
     b = a if options.b == options.a else _load(options.b, "B", load)
-    try:
-        traces = [
-            use_captures(trace, options.capture, not options.no_cache)
-            for trace in select_ranks(a, b, numbers, "--rank")
-        ]
-        sides = [
-            analyse_side(trace, f"{name} ({spec})", format_label(spec, original, trace), selection)
-            for name, spec, original, trace, selection in zip(
-                ("A", "B"), (options.a, options.b), (a, b), traces, selections, strict=True
-            )
-        ]
-    except ComparisonError as error:
-        raise UsageError(str(error)) from error
-    return Comparison(*match_steps(sides[0], sides[1]), compare_ranks_of_runs(a, b, numbers, selections))
+    chosen = select_ranks(a, b, numbers, "--rank")
+    traces = [use_captures(trace, options.capture, not options.no_cache) for trace in chosen]
+    return compare_runs((a, b), (options.a, options.b), traces, numbers, selections)
 
 
 def _load(spec: str, name: str, load: Callable[[str], Trace]) -> Trace:

@@ -97,10 +97,7 @@ class ExportOptions(TraceOptions):
 
 
 def choose_format(chosen: str | None, out: Path | None) -> str:
-    """Choose the format by its flag, else by the file name; return its name. Raises UsageError.
-
-    `out`: None to print it.
-    """
+    """Choose the format by its flag, else by the file name; `out` None: it is printed. Raises UsageError."""
     if chosen is not None:
         wanted = FORMATS[chosen]
         suffixes = wanted.suffixes + wanted.more_suffixes

@@ -25,6 +25,7 @@ from torchprof_tui.analysis.flame.fold import fold_trace
 from torchprof_tui.analysis.privacy.private_metadata import PrivateValue
 from torchprof_tui.analysis.slicing.slice_writer import check_not_source
 from torchprof_tui.analysis.table.event_scope import range_mask, step_mask
+from torchprof_tui.analysis.table.table_sheet import find_step
 from torchprof_tui.answers.files import Export
 from torchprof_tui.answers.losses import build_losses
 from torchprof_tui.answers.pictures.roofline import draw_roofline
@@ -188,8 +189,4 @@ def _select_events(trace: Trace, options: ExportOptions) -> Bool | None:
         return None
     if trace.merged_ranks is not None:
         raise UsageError("--step needs --rank: each rank has steps of its own")
-    for step in trace.steps:
-        if step.number == options.step:
-            return step_mask(trace, step)
-    known = f"it has {trace.steps[0].number} to {trace.steps[-1].number}" if trace.steps else "it has none"
-    raise UsageError(f"no step {options.step} in this trace ({known})")
+    return step_mask(trace, find_step(trace, options.step))

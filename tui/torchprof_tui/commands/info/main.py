@@ -10,7 +10,7 @@ from datetime import datetime
 from torchprof_tui.answers.info import build_folder_listing, build_info, measure_time
 from torchprof_tui.answers.record import as_fields
 from torchprof_tui.commands.common.load import load_specs, use_captures
-from torchprof_tui.commands.common.output import print_answer
+from torchprof_tui.commands.common.output import import_text, print_answer
 from torchprof_tui.commands.info import InfoOptions
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.specs.runs_by_name import FolderError, group_runs
@@ -31,15 +31,12 @@ def run(options: InfoOptions) -> int:
     if options.json:
         print_answer(document)
         return 0
-    from torchprof_tui.commands.info.text import print_summary  # deferred: JSON needs no rich
-
-    print_summary(loaded.trace.label, as_fields(document), tree)
+    import_text("info").print_summary(loaded.trace.label, as_fields(document), tree)
     return 0
 
 
 def print_folder(folder: FolderError, as_json: bool) -> None:
-    """Print one line per trace on stdout, ending with the argument that opens it; on stderr the arguments that open
-    the ranks of a run together."""
+    """Print how to open each trace on stdout, and how to open the ranks of a run together on stderr."""
     if as_json:
         print_answer(build_folder_listing(folder))
         return
@@ -48,14 +45,10 @@ def print_folder(folder: FolderError, as_json: bool) -> None:
     for each in folder.traces:
         rank = f"{'' if each.rank is None else f'rank {each.rank}':<10}" if ranked else ""
         size = "-" if each.size is None else format_file_size(each.size)
-        print(f"{size:>9}  {format_modified_time(each.modified):16}  {rank}{clean(each.spec)}")
+        modified = f"{datetime.fromtimestamp(each.modified):%Y-%m-%d %H:%M}" if each.modified else "-"
+        print(f"{size:>9}  {modified:16}  {rank}{clean(each.spec)}")
     if folder.omitted:
         print(f"only the newest {len(folder.traces):,} are listed; name a subfolder to see others", file=sys.stderr)
     for run in runs:
         names = " ".join(shlex.quote(clean(spec)) for spec in run.specs)
         print(f"all {len(run.traces)} ranks of one run: {names}", file=sys.stderr)
-
-
-def format_modified_time(seconds: float) -> str:
-    """Format a modification time in local time to the minute; a dash if unknown."""
-    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M") if seconds else "-"

@@ -45,10 +45,7 @@ DOCTOR_TITLES = {
 
 
 def print_summary(name: str, summary: dict[str, Any], tree: TimeTree | None = None) -> None:
-    """Print the summary on stdout: coloured and as wide as the terminal, or plain into a pipe.
-
-    `tree`: the time of the trace by cause, None where it is unknown.
-    """
+    """Print the summary on stdout. `tree`: the time of the trace by cause, None where it is unknown."""
     console = create_console()
     most = NAME_CELLS if console.is_terminal else None
     parts: list[RenderableType] = [_format_title(name, summary), _overview_table(summary)]

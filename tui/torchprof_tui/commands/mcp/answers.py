@@ -229,7 +229,11 @@ class Answerer:
             raise UsageError("chain needs either event (a name) or row")
         event, nth, rank = asked.event or "", asked.nth, asked.rank
         if asked.row is not None:
-            event, nth, rank = name_event(opened, asked.row)
+            if asked.row >= len(opened.trace):
+                raise UsageError(f"row {asked.row}: {opened.spec} has {len(opened.trace):,} events")
+            of = opened.trace.rank_of_event(asked.row)
+            place = find_place_in_time(of.trace, asked.row - of.first)
+            event, nth, rank = place.event, place.nth, of.number if of.is_merged else None
         make = partial(ChainOptions, event=event, nth=nth, rank=rank, json=True)
         _, fields, command = self._ask(asked.trace, make, ask_chain)
         work = {**fields["gpu_work"], "heaviest": _pack_events(fields["gpu_work"]["heaviest"])}
@@ -250,7 +254,12 @@ class Answerer:
         def build(*_: object) -> Fields:
             comparison = load_comparison(options, lambda spec: by_spec[spec])
             fields = as_fields(build_diff(comparison, asked.by))
-            add_diff_rows(fields, a, b)
+            for side, opened in (("a", a), ("b", b)):
+                if opened.trace.merged_ranks is None:  # of several ranks one is compared
+                    names = [row.get(f"name_{side}") or "" for row in fields["ops"]]
+                    longest = find_longest_events(opened.trace, names)
+                    for row, name in zip(fields["ops"], names, strict=True):
+                        row[f"longest_row_{side}"] = longest.get(name)
             return fields
 
         fields = a.recall((options, b.identity), build)
@@ -270,7 +279,11 @@ class Answerer:
     )
     def what_if(self, asked: asks.WhatIfQuestion) -> str:
         make = partial(WhatIfOptions, set=tuple(asked.changes), step=asked.step, rank=asked.rank, json=True)
-        _, fields, command = self._ask(asked.trace, make, ask_what_if)
+
+        def build(opened: OpenTrace, options: WhatIfOptions) -> Fields:
+            return as_fields(build_what_if(*predict(opened.trace, options.set, options.step, options.rank)))
+
+        _, fields, command = self._ask(asked.trace, make, build)
         return _write(_pack_lists(command, fields, ("path",)), asked, _MORE)
 
     @_tool(
@@ -482,10 +495,6 @@ def ask_chain(asked: OpenTrace, options: ChainOptions) -> Fields:
     return {"row": row, "start_ns": int(trace.start[event]), **fields}
 
 
-def ask_what_if(asked: OpenTrace, options: WhatIfOptions) -> Fields:
-    return as_fields(build_what_if(*predict(asked.trace, options.set, options.step, options.rank)))
-
-
 def ask_critical_path(asked: OpenTrace, options: CriticalPathOptions) -> Fields:
     """Build the document of `critical-path --json`, with the row of each event."""
     times = None if options.range is None else parse_time_range(options.range)
@@ -536,25 +545,6 @@ def ask_flame(asked: OpenTrace, options: ExportOptions) -> Fields:
     }
 
 
-def add_diff_rows(fields: Fields, a: OpenTrace, b: OpenTrace) -> None:
-    """Add the longest event of each op on both sides; not for runs of several ranks, of which one is compared."""
-    for side, opened in (("a", a), ("b", b)):
-        if opened.trace.merged_ranks is not None:
-            continue
-        longest = find_longest_events(opened.trace, [row.get(f"name_{side}") or "" for row in fields["ops"]])
-        for row in fields["ops"]:
-            row[f"longest_row_{side}"] = longest.get(row.get(f"name_{side}") or "")
-
-
-def name_event(asked: OpenTrace, row: int) -> tuple[str, int, int | None]:
-    """Return (name, nth, rank) that `chain` takes for an event. `rank`: None for a trace of one process."""
-    if row >= len(asked.trace):
-        raise UsageError(f"row {row}: {asked.spec} has {len(asked.trace):,} events")
-    trace, local, rank = split_row(asked.trace, row)
-    place = find_place_in_time(trace, local)
-    return place.event, place.nth, rank
-
-
 def name_rows(answers: list[Fields]) -> None:
     """Name the number of an event `row`, as all tools do."""
     for answer in answers:
@@ -580,22 +570,8 @@ def find_longest_events(trace: Trace, names: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def split_row(trace: Trace, row: int) -> tuple[Trace, int, int | None]:
-    """Return the trace that a row is of, its row there, and the number of its rank; None without several ranks."""
-    if trace.merged_ranks is None:
-        return trace, row, None
-    rank = next(each for each in trace.merged_ranks.all if each.first <= row < each.last)
-    return rank.trace, row - rank.first, rank.number
-
-
-VIEW_KEYS = {
-    "lanes": "",
-    "cheatsheet": "c",
-    "doctor": "colon,d,o,c,t,o,r,enter",
-    "tree": "T",
-    "flame": "F",
-    "table": "t",
-}
+VIEW_KEYS = {"lanes": [], "cheatsheet": ["c"], "tree": ["T"], "flame": ["F"], "table": ["t"]}
+VIEW_KEYS["doctor"] = ["colon", *"doctor", "enter"]
 
 _KEYS = (
     "w a s d W S f 0 home end left right up down } { p u pageup pagedown m z tab shift+tab i l k c v x b T F "
@@ -624,8 +600,7 @@ def take_screen(path: str, view: str, keys: str, size: str) -> tuple[str, str]:
             raise UsageError(f"keys: {key!r} is not one of the keys that move about: {' '.join(sorted(ALLOWED_KEYS))}")
     if len(pressed) > MAX_KEYS:
         raise UsageError(f"keys: at most {MAX_KEYS}")
-    pressed = [*(key for key in VIEW_KEYS[view].split(",") if key), *pressed]
-    named = ",".join(_TEXTUAL_NAMES.get(key, key) for key in pressed)
+    named = ",".join(_TEXTUAL_NAMES.get(key, key) for key in (*VIEW_KEYS[view], *pressed))
     with tempfile.TemporaryDirectory(prefix="torchprof-tui-") as folder:
         out = Path(folder, "screen.txt")
         words = ["snapshot", path, f"--size={size}", f"--keys={named}", f"--output={out}"]

@@ -22,10 +22,7 @@ SHORTEST_TEXT = 48
 
 
 def clean_values(value: Any, full_names: bool = False) -> Any:
-    """Prepare an answer: no control characters in texts and keys, numbers of four digits, short names of kernels.
-
-    Integers stay, and times of events: they identify something.
-    """
+    """Prepare an answer: no control characters, numbers of four digits but integers and times, short kernel names."""
     if isinstance(value, str):
         return clean(value) if full_names else shorten_name(clean(value))
     if isinstance(value, float):

@@ -81,8 +81,9 @@ class OpenTraces:
             self._close(found.path)
         identity = _identify(found.path)  # before it is read: a file that is replaced meanwhile is read again
         resolved = resolve_specs([found.path])
-        for path in (resolved.path, *(file.spec for file in resolved.rank_files)):
-            self._folders.check_resolved(path, found)
+        for path in map(os.path.realpath, (resolved.path, *(file.spec for file in resolved.rank_files))):
+            if not self._folders.contains(path) and not _is_within(path, found.path):
+                raise UsageError(f"{found.spec}: it leads outside of the folders of this server")
         with SshConnections() as connections:
             opened = load_resolved(resolved, connections, ignore_progress)
         if not opened.cached:
@@ -150,7 +151,7 @@ class AllowedFolders:
             raise UsageError("trace: that is no path")
         for candidate in self._list_candidates(spec):
             path = os.path.realpath(candidate)
-            if not self._contains(path):
+            if not self.contains(path):
                 continue
             if os.path.isdir(path):
                 self._check_links(path, spec)
@@ -161,7 +162,7 @@ class AllowedFolders:
             else:
                 captures = os.path.join(os.path.dirname(path), CAPTURE_FOLDER)
                 if os.path.isdir(captures):
-                    if not self._contains(os.path.realpath(captures)):
+                    if not self.contains(os.path.realpath(captures)):
                         raise UsageError(
                             f"{spec}: {CAPTURE_FOLDER} is a link that leads outside of the folders of this server"
                         )
@@ -169,7 +170,7 @@ class AllowedFolders:
             return AllowedPath(path, _shorten(candidate))
         if spec == "-" or is_remote(spec) or "://" in spec:
             raise UsageError(f"{spec}: only files in {self.description} and sample:NAME can be read here")
-        if any(self._contains(os.path.realpath(candidate)) for candidate in self._list_candidates(spec)):
+        if any(self.contains(os.path.realpath(candidate)) for candidate in self._list_candidates(spec)):
             raise UsageError(f"{spec}: no such file in {self.description}; overview without a trace lists them")
         raise UsageError(f"{spec}: outside of the folders of this server, {self.description}")
 
@@ -180,7 +181,7 @@ class AllowedFolders:
         base = output if os.path.isabs(output) else os.path.join(self._folders[0], output)
         folder, name = os.path.split(base)
         folder = os.path.realpath(folder)
-        if not self._contains(folder):
+        if not self.contains(folder):
             raise UsageError(f"output: {output}: outside of the folders of this server, {self.description}")
         if not os.path.isdir(folder):
             raise UsageError(f"output: {output}: no such folder")
@@ -189,19 +190,13 @@ class AllowedFolders:
             raise UsageError(f"output: {output}: exists; nothing is overwritten, choose another name")
         return path
 
-    def check_resolved(self, path: str, found: AllowedPath) -> None:
-        """Check a file that a folder was expanded to."""
-        real = os.path.realpath(path)
-        if not self._contains(real) and not _is_within(real, found.path):
-            raise UsageError(f"{found.spec}: it leads outside of the folders of this server")
-
     def list_traces(self) -> list[tuple[str, int]]:
         """List (path, bytes) of the traces in the folders, newest first; what links lead out to is left out."""
         return [
-            (_shorten(found.spec), found.size or 0)
+            (_shorten(str(found.path)), found.size)
             for folder in self._folders
             for found in find_traces(Path(folder))
-            if self._contains(os.path.realpath(found.spec))
+            if self.contains(os.path.realpath(found.path))
         ]
 
     @property
@@ -214,7 +209,7 @@ class AllowedFolders:
             return [spec]
         return [os.path.join(folder, spec) for folder in dict.fromkeys((os.getcwd(), *self._folders))]
 
-    def _contains(self, path: str) -> bool:
+    def contains(self, path: str) -> bool:
         return any(_is_within(path, folder) for folder in self._folders)
 
     def _check_links(self, folder: str, spec: str) -> None:
@@ -224,7 +219,7 @@ class AllowedFolders:
                 raise UsageError(f"{spec}: too many folders; name the folder of one run")
             for name in (*folders, *files):
                 path = os.path.join(base, name)
-                if os.path.islink(path) and not self._contains(os.path.realpath(path)):
+                if os.path.islink(path) and not self.contains(os.path.realpath(path)):
                     raise UsageError(f"{spec}: {name} is a link that leads outside of the folders of this server")
 
 

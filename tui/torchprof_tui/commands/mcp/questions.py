@@ -37,18 +37,22 @@ class NamesQuestion(Question, frozen=True, kw_only=True):
     ] = False
 
 
+class TraceQuestion(NamesQuestion, frozen=True, kw_only=True):
+    """What tools take that are about one trace."""
+
+    trace: TracePath
+
+
 class OverviewQuestion(NamesQuestion, frozen=True, kw_only=True):
     trace: Annotated[str | None, Meta(description="as in the other tools; without it: which traces there are")] = None
 
 
-class FindingsQuestion(NamesQuestion, frozen=True, kw_only=True):
-    trace: TracePath
+class FindingsQuestion(TraceQuestion, frozen=True, kw_only=True):
     pattern: Annotated[str | None, Meta(description="id of one pattern: all that is known about it")] = None
     range: TimeRange = None
 
 
-class TableQuestion(NamesQuestion, frozen=True, kw_only=True):
-    trace: TracePath
+class TableQuestion(TraceQuestion, frozen=True, kw_only=True):
     of: Annotated[
         Literal["calls", "kernels", "copies", "collectives", "arrivals"],
         Meta(description="calls: as key_averages(); arrivals: which rank was late at each collective"),
@@ -68,14 +72,12 @@ class TableQuestion(NamesQuestion, frozen=True, kw_only=True):
     limit: RowLimit = DEFAULT_ROWS
 
 
-class RepetitionsQuestion(NamesQuestion, frozen=True, kw_only=True):
-    trace: TracePath
+class RepetitionsQuestion(TraceQuestion, frozen=True, kw_only=True):
     rank: RankNumber = None
     limit: RowLimit = DEFAULT_ROWS
 
 
-class ChainQuestion(NamesQuestion, frozen=True, kw_only=True):
-    trace: TracePath
+class ChainQuestion(TraceQuestion, frozen=True, kw_only=True):
     event: Annotated[str | None, Meta(description="name of the event, as recorded")] = None
     nth: Annotated[int, Meta(ge=0, description="which event of that name, by time from 0")] = 0
     row: Annotated[
@@ -94,8 +96,7 @@ class DiffQuestion(NamesQuestion, frozen=True, kw_only=True):
     rank: Annotated[str | None, Meta(description="of several ranks this one, or 0/3 for A and B")] = None
 
 
-class WhatIfQuestion(NamesQuestion, frozen=True, kw_only=True):
-    trace: TracePath
+class WhatIfQuestion(TraceQuestion, frozen=True, kw_only=True):
     changes: Annotated[
         list[str],
         Meta(
@@ -109,15 +110,13 @@ class WhatIfQuestion(NamesQuestion, frozen=True, kw_only=True):
     rank: Annotated[int | None, Meta(description="of several ranks only this one (default: all, joined)")] = None
 
 
-class MemoryQuestion(NamesQuestion, frozen=True, kw_only=True):
-    trace: TracePath
+class MemoryQuestion(TraceQuestion, frozen=True, kw_only=True):
     step: StepNumber = None
     rank: RankNumber = None
     limit: RowLimit = DEFAULT_ROWS
 
 
-class MemoryAtQuestion(NamesQuestion, frozen=True, kw_only=True):
-    trace: TracePath
+class MemoryAtQuestion(TraceQuestion, frozen=True, kw_only=True):
     at: Annotated[str, Meta(description="peak, end, or a time: 12.5ms, 300us")] = "peak"
     by: Annotated[
         Literal["category", "op", "module", "line", "phase", "shape"],
@@ -130,16 +129,14 @@ class MemoryAtQuestion(NamesQuestion, frozen=True, kw_only=True):
     limit: RowLimit = DEFAULT_ROWS
 
 
-class CriticalPathQuestion(NamesQuestion, frozen=True, kw_only=True):
-    trace: TracePath
+class CriticalPathQuestion(TraceQuestion, frozen=True, kw_only=True):
     step: Annotated[int | None, Meta(description="number of the step (default: the one of median duration)")] = None
     range: TimeRange = None
     rank: Annotated[int | None, Meta(description="of several ranks only this one (default: all, joined)")] = None
     limit: RowLimit = DEFAULT_ROWS
 
 
-class FlameQuestion(NamesQuestion, frozen=True, kw_only=True):
-    trace: TracePath
+class FlameQuestion(TraceQuestion, frozen=True, kw_only=True):
     by: Annotated[Literal["stack", "module", "op"], Meta(description="what the frames are")] = "stack"
     time: Annotated[Literal["gpu", "cpu"] | None, Meta(description="self time to add up (default: GPU time)")] = None
     range: TimeRange = None

@@ -77,7 +77,18 @@ def create_server(answerer: Answerer) -> Server[Any]:
         return await anyio.to_thread.run_sync(ask, params.name, params.arguments or {})
 
     async def list_tools(_: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_describe_tool(name, tool) for name, tool in collect_tools().items()])
+        tools = [
+            types.Tool(
+                name=name,
+                description=tool.description,
+                input_schema=asks.build_schema(tool.question),
+                annotations=types.ToolAnnotations(
+                    read_only_hint=not tool.writes, destructive_hint=False, open_world_hint=False
+                ),
+            )
+            for name, tool in collect_tools().items()
+        ]
+        return types.ListToolsResult(tools=tools)
 
     return Server(
         "torchprof-tui",
@@ -94,17 +105,6 @@ async def _serve_stdio(server: Server[Any]) -> None:
         tasks.start_soon(forward_messages, read, send, write.send)
         await server.run(receive, write, server.create_initialization_options())
         tasks.cancel_scope.cancel()
-
-
-def _describe_tool(name: str, tool: ToolEntry) -> types.Tool:
-    return types.Tool(
-        name=name,
-        description=tool.description,
-        input_schema=asks.build_schema(tool.question),
-        annotations=types.ToolAnnotations(
-            read_only_hint=not tool.writes, destructive_hint=False, open_world_hint=False
-        ),
-    )
 
 
 def answer_call(answerer: Answerer, name: str, arguments: dict[str, Any]) -> types.CallToolResult:

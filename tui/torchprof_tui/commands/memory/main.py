@@ -71,10 +71,10 @@ def run(options: MemoryOptions) -> int:
         print_answer(answer_question(loaded.trace, options))
         return 0
     trace, rank = select_rank(loaded.trace, options.rank)
-    history, device, state, by = _choose_state(trace, options)
+    chosen = _choose_state(trace, options)
     if rank is not None and options.rank is None:
         print(f"{rank.label}; another: --rank N", file=sys.stderr)
-    print_state(history, device, state, by, DEFAULT_ROWS if options.top is None else options.top or None)
+    print_state(*chosen, DEFAULT_ROWS if options.top is None else options.top or None)
     return 0
 
 
@@ -141,9 +141,8 @@ def _run_snapshot(options: MemoryOptions) -> int:
     if options.json:
         print_answer(build_snapshot(devices, device, state, SnapshotGroupBy(by), options.top or None))
         return 0
-    print_snapshot(
-        devices, device, state, SnapshotGroupBy(by), DEFAULT_ROWS if options.top is None else options.top or None
-    )
+    limit = DEFAULT_ROWS if options.top is None else options.top or None
+    print_snapshot(devices, device, state, SnapshotGroupBy(by), limit)
     return 0
 
 

@@ -87,10 +87,7 @@ def _run_app(options: OpenOptions, meant: ResolvedInput | None, connections: Ssh
 
 
 def name_captures(opening: TraceOpener, names: Sequence[str]) -> None:
-    """Use these captures instead of those beside the trace. Raises UsageError where that is not possible.
-
-    `names`: files, folders or `sample:NAME`; raises TraceError where there is no such sample.
-    """
+    """Use these captures instead of those beside the trace. Raises UsageError where it cannot, TraceError."""
     if not names:
         return
     paths = tuple(map(importlib.import_module(RESOLVE).resolve_path, names))

@@ -24,13 +24,13 @@ from pathlib import Path
 
 from torchprof_tui.analysis.export.chrome_file import ChromeFile, write_chrome_file
 from torchprof_tui.analysis.slicing.slice_writer import SliceError, SliceResult, write_slice
+from torchprof_tui.analysis.table.table_sheet import find_step
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, report_private_values, select_rank
 from torchprof_tui.commands.common.options import parse_time_range
 from torchprof_tui.commands.perfetto import PERFETTO_PORT, PerfettoOptions
 from torchprof_tui.trace.core.atomic_file import OutputError
 from torchprof_tui.trace.core.printable import clean
-from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.number_format import format_file_size
 
 _SUFFIXES = (".gz", ".xz", ".zst", ".json", ".pftrace")
@@ -42,13 +42,21 @@ def run(options: PerfettoOptions) -> int:
     if options.rank is not None or ((times or options.step is not None) and trace.merged_ranks is not None):
         trace, _ = select_rank(trace, options.rank)
     if options.step is not None:
-        times = find_step_range(trace, options.step)
+        step = find_step(trace, options.step)
+        times = step.start, step.start + max(step.duration, 1)
     stem = Path(trace.label).name  # Perfetto shows it as its title
     while stem.endswith(_SUFFIXES):
         stem = stem[: stem.rindex(".")]
     with tempfile.TemporaryDirectory(prefix="torchprof-tui-") as folder:
         file = Path(folder) / f"{clean(stem)[-80:] or 'trace'}.json.gz"
-        write_copy(trace, times, file, options.keep_metadata)
+        try:
+            if times is None:
+                written: ChromeFile | SliceResult = write_chrome_file(trace, file, options.keep_metadata)
+            else:
+                written = write_slice(trace, *times, file, keep_private=options.keep_metadata)
+        except (SliceError, LookupError, OutputError) as error:
+            raise UsageError(f"{trace.label}: {error.args[0] if error.args else error}") from error
+        report_private_values(written.private_values, written.kept_keys)
         try:
             server = TraceServer(file, options.port, PERFETTO_PORT)
         except OSError as error:
@@ -70,27 +78,6 @@ def run(options: PerfettoOptions) -> int:
             server.serve_forever(poll_interval=0.1)  # until the file was fetched
     print("fetched; nothing is served any more")
     return 0
-
-
-def write_copy(trace: Trace, times: tuple[int, int] | None, file: Path, keep_private: bool) -> None:
-    """Write what is to be served: the range `times` in ns, None for all. Raises UsageError."""
-    try:
-        if times is None:
-            written: ChromeFile | SliceResult = write_chrome_file(trace, file, keep_private)
-        else:
-            written = write_slice(trace, *times, file, keep_private=keep_private)
-    except (SliceError, LookupError, OutputError) as error:
-        raise UsageError(f"{trace.label}: {error.args[0] if error.args else error}") from error
-    report_private_values(written.private_values, written.kept_keys)
-
-
-def find_step_range(trace: Trace, number: int) -> tuple[int, int]:
-    """Find the start and end of a step, ns. Raises UsageError."""
-    for step in trace.steps:
-        if step.number == number:
-            return step.start, step.start + max(step.duration, 1)
-    known = f"it has {trace.steps[0].number} to {trace.steps[-1].number}" if trace.steps else "it has none"
-    raise UsageError(f"no step {number} in this trace ({known})")
 
 
 def format_forwarding(environment: dict[str, str], port: int) -> str:
@@ -130,11 +117,6 @@ class TraceServer(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
         """Ignore clients that go away; the next one is served."""
 
-    def mark_fetched(self) -> None:
-        """End `serve_forever`."""
-        self.fetched.set()
-        threading.Thread(target=self.shutdown, daemon=True).start()
-
 
 class TraceHandler(BaseHTTPRequestHandler):
     """Answer GET, HEAD and OPTIONS of the server's path, and refuse everything else."""
@@ -151,7 +133,8 @@ class TraceHandler(BaseHTTPRequestHandler):
             self._send_file_headers()
             shutil.copyfileobj(file, self.wfile, 1 << 20)
         self.wfile.flush()
-        self.server.mark_fetched()
+        self.server.fetched.set()
+        threading.Thread(target=self.server.shutdown, daemon=True).start()
 
     def do_HEAD(self) -> None:
         if self._is_allowed():

@@ -9,7 +9,6 @@ from typing import Any
 from msgspec import UNSET
 
 from torchprof_tui.analysis.compare.comparison import require_torch_trace
-from torchprof_tui.analysis.compare.step_selection import ComparisonError
 from torchprof_tui.answers.diff import build_diff
 from torchprof_tui.answers.record import as_fields
 from torchprof_tui.commands.common.errors import UsageError
@@ -72,7 +71,7 @@ def find_baseline(
     try:
         opened = load_specs([spec], cache=True)
         require_torch_trace(opened.trace)
-    except (TraceError, ComparisonError, UsageError) as error:
+    except (TraceError, UsageError) as error:
         raise UsageError(f"--compare-to {spec}: {error}; nothing was recorded") from error
     if opened.cache_entry is not None:
         opened.cache_entry.close()
@@ -80,10 +79,7 @@ def find_baseline(
 
 
 def name_recording(result: RunResult) -> str:
-    """Name what a run recorded as `diff` opens it: its trace, or the folder where it holds one trace of each rank.
-
-    Of several recordings of each rank the first one of the first rank is compared.
-    """
+    """Name what a run recorded as `diff` opens it: its (first) trace, or the folder with one trace of each rank."""
     is_folder = 1 < len(result.traces_to_open) == len(result.traces) and result.folder is not None
     path = result.folder if is_folder and result.folder is not None else result.traces_to_open[0]
     relative = os.path.relpath(path)

@@ -10,7 +10,6 @@ import numpy as np
 from torchprof_tui.analysis.collectives.communication_waiting import compute_arrivals
 from torchprof_tui.analysis.search.name_search import BadPattern
 from torchprof_tui.analysis.table import export
-from torchprof_tui.analysis.table.event_scope import NotRecordedError
 from torchprof_tui.analysis.table.gpu_sheets import build_arrivals_sheet
 from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.sheets import Sheet, explain_empty_sheet
@@ -18,7 +17,7 @@ from torchprof_tui.analysis.table.table_sheet import drop_empty_gpu_columns
 from torchprof_tui.answers.table import AnyTable, TableQuestion, build_sheet, build_table
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank, use_captures
-from torchprof_tui.commands.common.output import print_answer
+from torchprof_tui.commands.common.output import import_text, print_answer
 from torchprof_tui.commands.table import DEFAULT_ROWS, TableOptions
 from torchprof_tui.program.terminal_progress import show_work
 from torchprof_tui.trace.core.arrays import I64
@@ -57,10 +56,8 @@ def run(options: TableOptions) -> int:
         reason = explain_empty_sheet(trace, options.of, is_restricted=options.step is not None)
         print(f"{sheet.title}: {reason}.")
     else:
-        from torchprof_tui.commands.table.text import print_sheet  # deferred: JSON needs no rich
-
         limit = DEFAULT_ROWS if options.limit is None else limit
-        print_sheet(drop_empty_gpu_columns(sheet), order[:work_count], order[work_count:], limit)
+        import_text("table").print_sheet(drop_empty_gpu_columns(sheet), order[:work_count], order[work_count:], limit)
     return 0
 
 
@@ -77,10 +74,7 @@ def _choose_sheet(trace: Trace, options: TableOptions) -> tuple[Trace, Rank | No
         return trace, None, build_arrivals_sheet(compute_arrivals(trace.merged_ranks))
     trace, rank = select_rank(trace, options.rank)
     profile = Profile(use_captures(trace, options.capture, not options.no_cache))
-    try:
-        return trace, rank, build_sheet(profile, _choose_table(options))
-    except NotRecordedError as error:
-        raise UsageError(str(error)) from error
+    return trace, rank, build_sheet(profile, _choose_table(options))
 
 
 def _build_answer(trace: Trace, rank: Rank | None, sheet: Sheet, options: TableOptions) -> AnyTable:

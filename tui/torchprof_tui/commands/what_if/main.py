@@ -35,10 +35,7 @@ def run(options: WhatIfOptions) -> int:
 def predict(
     trace: Trace, sets: Sequence[str], step: int | None, rank: int | None
 ) -> tuple[Trace, Forecast, list[Forecast], list[int]]:
-    """Predict a step: the trace that is asked about, the forecast, that of each scenario alone, and the ranks.
-
-    Raises UsageError.
-    """
+    """Predict a step: its trace, the forecast, that of each scenario alone, the ranks. Raises UsageError."""
     if rank is not None or trace.merged_ranks is None:
         trace, _ = select_rank(trace, rank)
     try:

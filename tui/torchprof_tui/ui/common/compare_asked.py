@@ -27,10 +27,9 @@ class CompareAsked(Message):
 
 @dataclass
 class TraceAsked(Message):
-    """Open the trace of this name, together with `other_specs` as the ranks of one run."""
+    """Open the trace of this name."""
 
     spec: str
-    other_specs: tuple[str, ...] = ()
 
 
 @dataclass

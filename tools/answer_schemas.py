@@ -21,7 +21,7 @@ from torchprof_tui.answers.files import CacheUse, Export, Slice
 from torchprof_tui.answers.info import FolderListing, Info
 from torchprof_tui.answers.learn import CaseListing, LearnCase
 from torchprof_tui.answers.memory import AliveMemory, Snapshot
-from torchprof_tui.answers.record import Answer
+from torchprof_tui.answers.record import UNIT_KEYWORD, Answer
 from torchprof_tui.answers.recording import Recording
 from torchprof_tui.answers.table import TABLES
 from torchprof_tui.answers.what_if import WhatIf
@@ -44,6 +44,17 @@ ANSWERS: dict[str, tuple[type[Answer], ...]] = {
 }
 """Command → the answers that it prints; their names are the keys of the schema's definitions. `list_answers` adds
 those of extensions."""
+
+_UNIT_BY_SUFFIX = {
+    "ns": "ns",
+    "us": "µs",
+    "bytes": "bytes",
+    "share": "share",
+    "gb_s": "GB/s",
+    "tflops": "TFLOP/s",
+    "flops": "FLOP",
+    "seconds": "s",
+}
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _DEFINITION = "#/$defs/{name}"
@@ -102,3 +113,11 @@ def read_schema(command: str) -> dict[str, Any]:
     text = (files("torchprof_tui") / "schemas" / f"{command}.json").read_text(encoding="utf-8")
     schema: dict[str, Any] = json.loads(text)
     return schema
+
+
+def find_unit(name: str, schema: dict[str, Any]) -> str:
+    """Find the unit of a field: what its schema declares, else the ending of its name; "" for none."""
+    declared = schema.get(UNIT_KEYWORD)
+    if declared is not None:
+        return str(declared)
+    return next((unit for end, unit in _UNIT_BY_SUFFIX.items() if name == end or name.endswith(f"_{end}")), "")
