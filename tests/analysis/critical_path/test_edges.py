@@ -10,7 +10,7 @@ import pytest
 from tests.analysis.critical_path.edge_reference import UNIT, EdgeReference, draw_calls, list_columns
 from tests.helpers.trace_builder import trace
 from torchprof_tui.analysis.critical_path import launch_edges
-from torchprof_tui.analysis.critical_path.dependency_graph import NO_WORK, GraphColumns, find_last_ended
+from torchprof_tui.analysis.critical_path.dependency_graph import GraphColumns, find_last_ended
 from torchprof_tui.analysis.critical_path.launch_edges import (
     add_earlier_edges,
     add_launch_edges,
@@ -20,6 +20,7 @@ from torchprof_tui.analysis.critical_path.launch_edges import (
 )
 from torchprof_tui.analysis.critical_path.step_window import WindowError, find_main_lane, select_window_between
 from torchprof_tui.analysis.critical_path.wait_edges import add_blocking_calls, add_stream_waits
+from torchprof_tui.trace.core.arrays import NONE
 
 FULL_QUEUE = 2
 
@@ -61,5 +62,5 @@ def test_the_member_that_ended_last_is_found() -> None:
         found = find_last_ended(groups, ends, wanted, times, origin)
         for group, time, number in zip(wanted.tolist(), times.tolist(), found.tolist(), strict=True):
             members = [(max(int(end), origin), k) for k, end in enumerate(ends) if groups[k] == group]
-            expected = max((each for each in members if each[0] <= time), default=(0, NO_WORK))[1]
+            expected = max((each for each in members if each[0] <= time), default=(0, NONE))[1]
             assert number == expected

@@ -20,7 +20,7 @@ from torchprof_tui.analysis.critical_path.launch_edges import (
 )
 from torchprof_tui.analysis.critical_path.step_window import NO_EVENT, StepWindow
 from torchprof_tui.analysis.critical_path.wait_edges import add_blocking_calls, add_stream_waits
-from torchprof_tui.trace.core.arrays import I32, I64, U8, is_in, sorted_unique
+from torchprof_tui.trace.core.arrays import I32, I64, NONE, U8, is_in, sorted_unique
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -78,7 +78,7 @@ def _join(columns: GraphColumns) -> DependencyGraph:
     order = np.lexsort((rank, time))
     number = np.empty(len(order), np.int32)
     number[order] = np.arange(len(order), dtype=np.int32)
-    lane = np.concatenate([np.full(2 * count, -1, np.int32), cpu_lane])
+    lane = np.concatenate([np.full(2 * count, NONE, np.int32), cpu_lane])
     main = np.flatnonzero(lane == window.lane)
     first = int(number[main[0]])
     last = int(number[main[-1]]) if window.end <= window.cpu_end else int(number[count + int(work.end.argmax())])
@@ -101,7 +101,7 @@ def _join(columns: GraphColumns) -> DependencyGraph:
 
     by_target = np.lexsort((from_node, to_node))
     kind, from_node, to_node, event = kind[by_target], from_node[by_target], to_node[by_target], event[by_target]
-    binding = np.full(len(order), -1, np.int32)
+    binding = np.full(len(order), NONE, np.int32)
     known = np.flatnonzero(kind != EdgeKind.EARLIER).astype(np.int32)
     binding[to_node[known]] = known  # of equal targets the last write, the latest source
     waits, own = columns.join_waits(index)
@@ -129,7 +129,7 @@ def _set_delays(kind: U8, source: I32, target: I32, time: I64, binding: I32, wai
     thread = np.flatnonzero(kind == EdgeKind.THREAD)
     delay[thread] = np.minimum(delay[thread], own_time[target[thread]])
     is_binding = np.zeros(len(kind), np.bool_)
-    is_binding[binding[binding >= 0]] = True
+    is_binding[binding[binding != NONE]] = True
     for each in (*DELAYED_KINDS, EdgeKind.CALL):
         edges = np.flatnonzero(kind == each)
         decided = is_binding[edges]
@@ -141,7 +141,7 @@ def _set_delays(kind: U8, source: I32, target: I32, time: I64, binding: I32, wai
         delay[edges] = np.where(usual, recorded[edges], np.minimum(recorded[edges], typical))
     earlier = np.flatnonzero(kind == EdgeKind.EARLIER)
     other = binding[target[earlier]]
-    explains = (other < 0) | (delay[other] < recorded[other])  # nothing else does
+    explains = (other == NONE) | (delay[other] < recorded[other])  # nothing else does
     delay[earlier] = np.where(explains, recorded[earlier], 0)
     binding[target[earlier[explains]]] = earlier[explains]
     return delay

@@ -25,7 +25,7 @@ from torchprof_tui.analysis.critical_path.segments import (
     describe_kind,
 )
 from torchprof_tui.analysis.critical_path.step_window import StepWindow, select_step, select_window
-from torchprof_tui.trace.core.arrays import I32, I64, is_in
+from torchprof_tui.trace.core.arrays import I32, I64, NONE, is_in
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
@@ -156,7 +156,7 @@ class CriticalPath:
         """The events on the path, ascending int32[p], and the time of each on it int64[p]."""
         segments = self.segments
         waits = is_in(segments.kind, (SegmentKind.QUEUE, SegmentKind.UNATTRIBUTED, SegmentKind.RANK))
-        named = np.flatnonzero((segments.event >= 0) & ~waits)
+        named = np.flatnonzero((segments.event != NONE) & ~waits)
         events, index = np.unique(segments.event[named], return_inverse=True)
         times = np.zeros(len(events), np.int64)
         np.add.at(times, index, (segments.end - segments.start)[named])

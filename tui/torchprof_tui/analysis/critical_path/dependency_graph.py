@@ -14,10 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.critical_path.step_window import NO_EVENT, StepWindow
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, NONE, U8, Bool
 from torchprof_tui.trace.core.records import record
-
-NO_WORK = -1  # in columns of works: none
 
 
 class EdgeKind(IntEnum):
@@ -93,7 +91,7 @@ class DependencyGraph:
     def is_binding(self) -> Bool:
         """Select the edges that decided when their target was reached: bool[e]."""
         chosen = np.zeros(len(self.source), np.bool_)
-        chosen[self.binding[self.binding >= 0]] = True
+        chosen[self.binding[self.binding != NONE]] = True
         return chosen
 
 
@@ -110,7 +108,7 @@ class GraphColumns:
 
     @cached_property
     def before(self) -> I64:
-        """The work of its stream that ended last before each work started: int64[m], NO_WORK for none."""
+        """The work of its stream that ended last before each work started: int64[m], NONE for none."""
         work = self.window.work
         lane = work.lane.astype(np.int64)
         return find_last_ended(lane, work.end, lane, work.start, self.window.start)
@@ -179,7 +177,7 @@ def find_last_ended(groups: I64, ends: I64, wanted_groups: I64, times: I64, orig
     but those that are later searched for with the answer -1.
     """
     if not len(ends):
-        return np.full(len(times), -1, np.int64)
+        return np.full(len(times), NONE, np.int64)
     span = int(max(ends.max(), times.max(initial=origin))) - origin + 2
     _, number = np.unique(np.concatenate([groups, wanted_groups]), return_inverse=True)
     own, wanted = number[: len(groups)].astype(np.int64), number[len(groups) :].astype(np.int64)
@@ -187,7 +185,7 @@ def find_last_ended(groups: I64, ends: I64, wanted_groups: I64, times: I64, orig
     order = np.argsort(keys, kind="stable")
     index = np.searchsorted(keys[order], wanted * span + np.maximum(times - origin, -1), side="right") - 1
     found = order[np.maximum(index, 0)]
-    found[(index < 0) | (own[found] != wanted)] = -1
+    found[(index < 0) | (own[found] != wanted)] = NONE
     return found
 
 
@@ -232,7 +230,7 @@ def find_path(graph: DependencyGraph) -> I64:
     """
     binding, source = graph.binding.tolist(), graph.source.tolist()
     path, node = [], graph.last
-    while binding[node] >= 0:
+    while binding[node] != NONE:
         path.append(binding[node])
         node = source[binding[node]]
     return np.array(path[::-1], np.int64)

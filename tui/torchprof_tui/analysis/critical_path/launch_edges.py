@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchprof_tui.analysis.critical_path.dependency_graph import NO_WORK, EdgeKind, GraphColumns, find_last_ended
-from torchprof_tui.trace.core.arrays import I64, Bool, is_in, sorted_unique
+from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind, GraphColumns, find_last_ended
+from torchprof_tui.trace.core.arrays import I64, NONE, Bool, is_in, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
 LONG_LAUNCH = 15_000  # ns: launch calls usually take 5 to 10 µs
@@ -32,7 +32,7 @@ def add_queue_room(graph: GraphColumns, trace: Trace) -> None:
     begun = np.searchsorted(np.sort(work.start[work.is_launched]), returned, side="right")
     lane = work.lane.astype(np.int64)
     source = find_last_ended(lane, work.end, lane[number], returned, window.start)
-    waited = (launched - begun >= FULL_QUEUE) & (source != NO_WORK)
+    waited = (launched - begun >= FULL_QUEUE) & (source != NONE)
     number, returned, source = number[waited], returned[waited], source[waited]
     thread = trace.lane[work.launch[number]]
     graph.add_points(thread, work.launch_start[number])
@@ -64,7 +64,7 @@ def add_stream_edges(graph: GraphColumns) -> None:
     """Add an edge to each work from that work of its stream which ended last before it started."""
     work = graph.window.work
     before = graph.before
-    target = np.flatnonzero(before != NO_WORK)
+    target = np.flatnonzero(before != NONE)
     graph.add_edges(EdgeKind.STREAM, graph.work_ends(before[target]), graph.work_starts(target), work.event[target])
 
 
@@ -76,13 +76,13 @@ def add_earlier_edges(graph: GraphColumns, trace: Trace) -> None:
     """
     window, work = graph.window, graph.window.work
     lanes = [trace.lanes[lane] for lane in sorted_unique(work.lane).tolist()]
-    launched = [np.flatnonzero(trace.links.launch_of[lane.first : lane.last] >= 0) for lane in lanes]
+    launched = [np.flatnonzero(trace.links.launch_of[lane.first : lane.last] != NONE) for lane in lanes]
     rows = [lane.first + int(own[0]) for lane, own in zip(lanes, launched, strict=True) if len(own)]
     is_late = work.start - graph.ready_times > SHORT_GAP
     first = np.flatnonzero(is_in(work.event, rows) & work.is_launched & is_late)
     before = graph.before[first]
     begin = graph.add_points(np.full(len(first), window.lane, np.int32), np.full(len(first), window.start, np.int64))
-    source = np.where(before == NO_WORK, begin, graph.work_ends(before))
+    source = np.where(before == NONE, begin, graph.work_ends(before))
     graph.add_edges(EdgeKind.EARLIER, source, graph.work_starts(first), work.event[first])
 
 
@@ -95,10 +95,10 @@ def add_replay_edges(graph: GraphColumns, trace: Trace) -> None:
     work = graph.window.work
     links = trace.links
     if len(links.graph_before):
-        number = np.full(len(trace), NO_WORK, np.int64)
+        number = np.full(len(trace), NONE, np.int64)
         number[work.event] = np.arange(len(work))
         before, after = number[links.graph_before], number[links.graph_after]
-        known = (before != NO_WORK) & (after != NO_WORK)
+        known = (before != NONE) & (after != NONE)
         before, after = before[known], after[known]
         graph.add_edges(EdgeKind.GRAPH, graph.work_ends(before), graph.work_starts(after), work.event[after])
         return
@@ -107,7 +107,7 @@ def add_replay_edges(graph: GraphColumns, trace: Trace) -> None:
     launch = work.launch[replayed].astype(np.int64)
     sibling = find_last_ended(launch, work.end[replayed], launch, work.start[replayed], graph.window.start)
     source, target = replayed[sibling], replayed
-    joined = (sibling != NO_WORK) & _lacks_predecessor(graph, replayed) & (work.lane[source] != work.lane[target])
+    joined = (sibling != NONE) & _lacks_predecessor(graph, replayed) & (work.lane[source] != work.lane[target])
     source, target = source[joined], target[joined]
     graph.add_edges(EdgeKind.GRAPH, graph.work_ends(source), graph.work_starts(target), work.event[target])
 
@@ -117,6 +117,6 @@ def _lacks_predecessor(graph: GraphColumns, replayed: I64) -> Bool:
     work = graph.window.work
     lane = work.lane[replayed].astype(np.int64)
     before = find_last_ended(lane, work.end[replayed], lane, work.start[replayed], graph.window.start)
-    same = (before != NO_WORK) & (work.launch[replayed[before]] == work.launch[replayed])
+    same = (before != NONE) & (work.launch[replayed[before]] == work.launch[replayed])
     lacking: Bool = ~same | (work.start[replayed] - work.end[replayed[before]] > SHORT_GAP)
     return lacking

@@ -20,7 +20,7 @@ from torchprof_tui.analysis.critical_path.step_window import (
 )
 from torchprof_tui.analysis.repetition.repetitions import find_repetitions
 from torchprof_tui.analysis.repetition.step_list import REPETITION
-from torchprof_tui.trace.core.arrays import is_in, sorted_unique
+from torchprof_tui.trace.core.arrays import NONE, is_in, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.steps import Step
 from torchprof_tui.trace.model.trace import Trace
@@ -58,13 +58,13 @@ def _find_lane(trace: Trace, start: int, end: int) -> int:
     if overlaps and max(overlaps) > 0:
         return int(trace.lane[trace.steps[overlaps.index(max(overlaps))].event])
     launches = trace.links.launch_of
-    launches = sorted_unique(launches[launches >= 0])
+    launches = sorted_unique(launches[launches != NONE])
     launches = launches[(trace.start[launches] >= start) & (trace.start[launches] < end)]
     if not len(launches):
         return find_main_lane(trace)
     counts = np.bincount(trace.lane[launches], minlength=len(trace.lanes))
     others = counts.copy()
-    others[find_autograd_lanes(trace, -1, start, end)] = 0
+    others[find_autograd_lanes(trace, NONE, start, end)] = 0
     return int((others if others.any() else counts).argmax())
 
 

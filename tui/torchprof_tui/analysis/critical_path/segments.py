@@ -14,7 +14,7 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, is_in, sorted_unique
+from torchprof_tui.trace.core.arrays import I32, I64, NONE, U8, Bool, is_in, sorted_unique
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
@@ -200,7 +200,7 @@ def classify_cpu(trace: Trace, events: I32, is_host: bool) -> U8:
     """Classify CPU time by its innermost event: uint8[k]."""
     outside = SegmentKind.HOST if is_host else SegmentKind.UNATTRIBUTED
     result = np.full(len(events), outside, np.uint8)
-    inside = np.flatnonzero(events >= 0)
+    inside = np.flatnonzero(events != NONE)
     rows = events[inside]
     kinds, names = trace.kind[rows], trace.name[rows]
     found = np.full(len(rows), SegmentKind.HOST, np.uint8)
@@ -223,11 +223,11 @@ def _is_below_input(trace: Trace, rows: I32) -> Bool:
     if not len(used):
         return below
     current = rows.astype(np.int64)
-    while (current >= 0).any():
-        alive = current >= 0
+    while (current != NONE).any():
+        alive = current != NONE
         below[alive] |= is_in(trace.name[current[alive]], used)
-        current[below] = -1
-        alive = current >= 0
+        current[below] = NONE
+        alive = current != NONE
         current[alive] = trace.parent[current[alive]]
     return below
 
@@ -270,7 +270,7 @@ class PathRows:
 
 def find_path_rows(trace: Trace, segments: Segments, row_base: I64, row_count: int) -> PathRows:
     """Find where a path lies. `row_base` int64[lanes]: the first row of each lane of `trace`, of `row_count` rows."""
-    chosen = np.flatnonzero((segments.event >= 0) & ~is_in(segments.kind, WAITS))
+    chosen = np.flatnonzero((segments.event != NONE) & ~is_in(segments.kind, WAITS))
     event = segments.event[chosen].astype(np.int64)
     start = np.maximum(segments.start[chosen], trace.start[event])
     end = np.minimum(segments.end[chosen], trace.start[event] + trace.duration[event])
@@ -302,7 +302,7 @@ def _add_parents(trace: Trace, event: I64, start: I64, end: I64) -> list[tuple[I
         pieces = _join_pieces(*here)
         found.append(pieces)
         parent = trace.parent[pieces[0]].astype(np.int64)
-        inside = parent >= 0
+        inside = parent != NONE
         added = parent[inside], pieces[1][inside], pieces[2][inside]
         event_left, start_left, end_left = (
             np.concatenate([old[~is_here], new]) for old, new in zip(outer, added, strict=True)

@@ -13,7 +13,7 @@ from torchprof_tui.analysis.time.step_bounds import (
     follow_stream,
     list_gpu_work,
 )
-from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, NONE, Bool
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.steps import Step
@@ -54,7 +54,7 @@ class GpuWorkColumns:
     @property
     def is_launched(self) -> Bool:
         """Select the work whose launch call was recorded: bool[m]."""
-        return self.launch >= 0
+        return self.launch != NONE
 
     def select(self, kept: Bool) -> GpuWorkColumns:
         """Keep some of the work: bool[m]."""
@@ -128,15 +128,15 @@ def select_window_between(trace: Trace, step: Step | None, lane: int, start: int
     for rows in list_gpu_work(trace):
         after = rows[trace.start[rows] + trace.duration[rows] > start]
         launch = trace.links.launch_of[after]
-        known = np.where(launch >= 0, trace.start[launch], np.iinfo(np.int64).max)
+        known = np.where(launch != NONE, trace.start[launch], np.iinfo(np.int64).max)
         # A stream works in order: work without a recorded launch was launched before it began and the next launch.
         following = np.minimum.accumulate(known[::-1])[::-1]
-        latest = np.where(launch >= 0, known, np.minimum(trace.start[after], following))
+        latest = np.where(launch != NONE, known, np.minimum(trace.start[after], following))
         parts.append(after[latest < cpu_end])
     event = np.concatenate(parts)
     launch = trace.links.launch_of[event]
     launch_start = find_launch_starts(trace, event)
-    launch_end = np.where(launch >= 0, launch_start + trace.duration[launch], launch_start)
+    launch_end = np.where(launch != NONE, launch_start + trace.duration[launch], launch_start)
     begin, last = follow_stream(trace, event)
     begin = np.maximum(begin, start)
     is_backlog = np.full(len(event), step is not None) & (launch_start < start)
@@ -157,6 +157,6 @@ def find_main_lane(trace: Trace) -> int:
     if not threads:
         raise WindowError("nothing to follow: no CPU thread was recorded")
     launches = trace.links.launch_of
-    counts = np.bincount(trace.lane[launches[launches >= 0]], minlength=len(trace.lanes))
+    counts = np.bincount(trace.lane[launches[launches != NONE]], minlength=len(trace.lanes))
     rows = [slice(lane.first, lane.last) for lane in trace.lanes]
     return max(threads, key=lambda number: (counts[number], trace.self_duration[rows[number]].sum()))

@@ -9,12 +9,12 @@ import re
 
 import numpy as np
 
-from torchprof_tui.analysis.critical_path.dependency_graph import NO_WORK, EdgeKind, GraphColumns, find_last_ended
+from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind, GraphColumns, find_last_ended
 from torchprof_tui.analysis.critical_path.launch_edges import SHORT_GAP
-from torchprof_tui.analysis.critical_path.step_window import NO_EVENT, GpuWorkColumns
+from torchprof_tui.analysis.critical_path.step_window import GpuWorkColumns
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, is_in, sorted_unique
+from torchprof_tui.trace.core.arrays import I32, I64, NONE, Bool, is_in, sorted_unique
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
@@ -29,7 +29,6 @@ _DEVICE_CALL = compile_later(r"Device|Ctx")
 OWN_TIME = 5_000  # ns that a blocking call takes at most by itself, when the work that it waits for has already ended
 _LONG_CALL = 20_000  # ns from which a blocking call must have waited for something
 
-NO_LANE = -1  # in columns of lanes: none
 NEVER = np.iinfo(np.int64).max  # ns, when work ends that does not exist
 
 _NEAREST = 8  # works that are tried, from the last one back, for one that was launched before the blocking call
@@ -70,7 +69,7 @@ def read_sync_events(trace: Trace, calls: I32) -> SyncEvents:
     """Read the `cuda_sync` events of these calls, joined by correlation."""
     events = np.flatnonzero(trace.kind == Kind.SYNC)
     call = _join_correlation(trace.correlation[calls], calls, trace.correlation[events])
-    events, call = events[call != NO_EVENT], call[call != NO_EVENT]
+    events, call = events[call != NONE], call[call != NONE]
     if not len(events):
         return SyncEvents(*np.zeros((4, 0), np.int64))
     records = select_calls(trace, RECORD_REGEX, -NEVER, NEVER)
@@ -91,7 +90,7 @@ def add_stream_waits(graph: GraphColumns, trace: Trace) -> I32:
     if not len(calls):
         return calls
     syncs = read_sync_events(trace, calls)
-    known = np.flatnonzero(syncs.record != NO_EVENT)
+    known = np.flatnonzero(syncs.record != NONE)
     source = _find_launched_before(graph, syncs.source_lane[known], trace.start[syncs.record[known]])
     lane = window.work.lane.astype(np.int64)
     target = _find_next(graph, lane, syncs.waiting_lane[known], trace.start[syncs.call[known]])
@@ -119,13 +118,13 @@ def _add_waits_by_order(graph: GraphColumns, trace: Trace, calls: I32) -> None:
         trace.start[calls],
         window.start,
     )
-    calls, recorded = calls[record != NO_EVENT], records[record[record != NO_EVENT]]
+    calls, recorded = calls[record != NONE], records[record[record != NONE]]
     thread = _find_launch_threads(trace, work)
     source = find_last_ended(
         thread, work.launch_start, trace.lane[recorded].astype(np.int64), trace.start[recorded], window.start
     )
     target = _find_next(graph, thread, trace.lane[calls].astype(np.int64), trace.start[calls])
-    found = (source != NO_WORK) & (target != NO_WORK)
+    found = (source != NONE) & (target != NONE)
     source, target = source[found], target[found]
     other = (work.lane[source] != work.lane[target]) & (work.end[source] <= work.start[target])
     _add_event_edges(graph, EdgeKind.EVENT_BY_ORDER, source[other], target[other])
@@ -155,7 +154,7 @@ def _add_waits_by_time(graph: GraphColumns, trace: Trace, calls: I32) -> None:
 
 
 def _add_event_edges(graph: GraphColumns, kind: EdgeKind, source: I64, target: I64) -> None:
-    found = (source != NO_WORK) & (target != NO_WORK)
+    found = (source != NONE) & (target != NONE)
     source, target = source[found], target[found]
     graph.add_edges(kind, graph.work_ends(source), graph.work_starts(target), graph.window.work.event[target])
 
@@ -194,7 +193,7 @@ def _add_device_waits(graph: GraphColumns, trace: Trace, calls: I32) -> None:
     # By the clocks of some GPUs the work ends just after the return: then the call waited for what ended before.
     ended = find_last_ended(work.lane.astype(np.int64), work.end, lane, returned, graph.window.start)
     source = np.where(np.append(work.end, -NEVER)[source] > returned, ended, source)
-    usable = source != NO_WORK
+    usable = source != NONE
     _add_sync_edges(graph, trace, EdgeKind.SYNC, source[usable], call[usable])
 
 
@@ -217,12 +216,12 @@ def _add_sync_edges(graph: GraphColumns, trace: Trace, kind: EdgeKind, source: I
 
 def _find_named_work(graph: GraphColumns, trace: Trace, calls: I32) -> tuple[I64, Bool]:
     """Find the work that calls with a `cuda_sync` event wait for: int64[k] or -1, and which calls have one."""
-    found, is_named = np.full(len(calls), NO_WORK, np.int64), np.zeros(len(calls), np.bool_)
+    found, is_named = np.full(len(calls), NONE, np.int64), np.zeros(len(calls), np.bool_)
     syncs = read_sync_events(trace, calls)
     order = np.argsort(calls)
     index = order[np.searchsorted(calls[order], syncs.call)]
-    has_event = (syncs.record != NO_EVENT) & (syncs.source_lane != NO_LANE)
-    has_stream = ~has_event & (syncs.waiting_lane != NO_LANE)
+    has_event = (syncs.record != NONE) & (syncs.source_lane != NONE)
+    has_stream = ~has_event & (syncs.waiting_lane != NONE)
     for chosen, lane, call in (
         (has_event, syncs.source_lane, syncs.record),
         (has_stream, syncs.waiting_lane, syncs.call),
@@ -238,13 +237,13 @@ def _find_work_by_order(graph: GraphColumns, trace: Trace, calls: I32, begin: I6
     A call for one stream waits for the stream that its thread launched to last, if that work ended during the call.
     """
     window, work = graph.window, graph.window.work
-    order = np.append(np.argsort(work.end, kind="stable"), NO_WORK)  # index -1 stands for no work
+    order = np.append(np.argsort(work.end, kind="stable"), NONE)  # index -1 stands for no work
     launched = np.append(work.launch_start, -NEVER)
     index = np.searchsorted(work.end[order[:-1]], end, side="right") - 1
     for _ in range(_NEAREST):
         index -= launched[order[index]] >= begin
     found = order[index]
-    found[launched[found] >= begin] = NO_WORK
+    found[launched[found] >= begin] = NONE
     for_stream = match_names(trace, re.compile(r"Stream|Memcpy").search, trace.name[calls])
     thread = _find_launch_threads(trace, work)
     last = find_last_ended(thread, work.launch_start, trace.lane[calls].astype(np.int64), begin - 1, window.start)
@@ -254,7 +253,7 @@ def _find_work_by_order(graph: GraphColumns, trace: Trace, calls: I32, begin: I6
 
 def _find_launch_threads(trace: Trace, work: GpuWorkColumns) -> I64:
     """Find the lane of the thread that launched each work: int64[m], -1 for none."""
-    return np.where(work.is_launched, trace.lane[work.launch], NO_LANE).astype(np.int64)
+    return np.where(work.is_launched, trace.lane[work.launch], NONE).astype(np.int64)
 
 
 def _find_launched_before(graph: GraphColumns, lane: I64, time: I64) -> I64:
@@ -270,7 +269,7 @@ def _find_next(graph: GraphColumns, groups: I64, wanted_groups: I64, wanted: I64
     """
     times = -graph.window.work.launch_start[::-1]
     found = find_last_ended(groups[::-1], times, wanted_groups, -wanted - 1, -graph.window.end)
-    return np.where(found == NO_WORK, NO_WORK, len(times) - 1 - found)
+    return np.where(found == NONE, NONE, len(times) - 1 - found)
 
 
 def _find_lanes(trace: Trace, device: I64, stream: I64) -> I64:
@@ -281,19 +280,19 @@ def _find_lanes(trace: Trace, device: I64, stream: I64) -> I64:
             first = np.array([lane.first], np.int64)
             lanes[int(_arg(trace, "device", first)[0]), int(_arg(trace, "stream", first)[0])] = number
     pairs = zip(device.tolist(), stream.tolist(), strict=True)
-    return np.array([lanes.get(pair, -1) for pair in pairs], np.int64)
+    return np.array([lanes.get(pair, NONE) for pair in pairs], np.int64)
 
 
 def _join_correlation(correlation: I64, events: I32, wanted: I64) -> I64:
     """Find the event of each correlation: int64[k], -1 for none."""
     order = np.argsort(correlation, kind="stable")
     if not len(order):
-        return np.full(len(wanted), -1, np.int64)
+        return np.full(len(wanted), NONE, np.int64)
     index = np.minimum(np.searchsorted(correlation[order], wanted), len(order) - 1)
     hit = (correlation[order[index]] == wanted) & (wanted > 0)
-    return np.where(hit, events[order[index]], -1).astype(np.int64)
+    return np.where(hit, events[order[index]], NONE).astype(np.int64)
 
 
 def _arg(trace: Trace, name: str, events: I64) -> I64:
     column = trace.args.get(name)
-    return np.full(len(events), NO_EVENT, np.int64) if column is None else column.values_at(events).astype(np.int64)
+    return np.full(len(events), NONE, np.int64) if column is None else column.values_at(events).astype(np.int64)

@@ -29,7 +29,7 @@ from torchprof_tui.analysis.memory.producers import (
     match_name_prefix,
 )
 from torchprof_tui.analysis.search.name_search import match_names
-from torchprof_tui.trace.core.arrays import I64, U8, Bool, is_in, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, NONE, U8, Bool, is_in, sorted_unique
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -62,9 +62,9 @@ def find_workspaces(trace: Trace, device_id: int) -> Workspaces | None:
         return None
     on_device = np.array([lane.device == device_id for lane in trace.lanes], np.bool_)
     kernels = np.flatnonzero(trace.kind == Kind.KERNEL)
-    kernels = kernels[on_device[trace.lane[kernels]] & (trace.links.launch_of[kernels] >= 0)]
+    kernels = kernels[on_device[trace.lane[kernels]] & (trace.links.launch_of[kernels] != NONE)]
     launches = trace.links.launch_of[kernels]
-    multiplies = find_nearest_or_self(trace.parent, launches, mask_products(trace)) >= 0
+    multiplies = find_nearest_or_self(trace.parent, launches, mask_products(trace)) != NONE
     if not multiplies.any():
         return None
     thread = trace.lane[launches[multiplies]].astype(np.int64)
@@ -86,7 +86,7 @@ def find_new_workspaces(producers: Producers, lifetimes: Lifetimes) -> I64:
     Never freed, of a workspace's size, and allocated in the first product of a thread, directly.
     """
     trace = producers.trace
-    rows = np.flatnonzero((lifetimes.allocated_by >= 0) & ~lifetimes.is_freed)
+    rows = np.flatnonzero((lifetimes.allocated_by != NONE) & ~lifetimes.is_freed)
     rows = rows[is_in(lifetimes.bytes[rows], (HOPPER_BYTES, OLDER_BYTES))]
     if not len(rows):
         return rows
@@ -95,12 +95,12 @@ def find_new_workspaces(producers: Producers, lifetimes: Lifetimes) -> I64:
     rows = rows[np.array([sizes[number] for number in devices.tolist()], object) == lifetimes.bytes[rows]]
     is_product = mask_products(trace)
     products = np.flatnonzero(is_product)
-    first = np.full(len(trace.lanes), -1, np.int64)
+    first = np.full(len(trace.lanes), NONE, np.int64)
     lanes, index = np.unique(trace.lane[products], return_index=True)
     first[lanes] = products[index]  # events are sorted by lane, then start
     owner = producers.owner[lifetimes.allocated_by[rows]].astype(np.int64)
     inside = find_nearest_or_self(trace.parent, owner, is_product)
-    is_first = (inside >= 0) & (first[trace.lane[np.maximum(inside, 0)]] == inside)
+    is_first = (inside != NONE) & (first[trace.lane[inside]] == inside)
     new: I64 = rows[is_first]
     return new
 
@@ -165,13 +165,13 @@ def decide_categories(producers: Producers, lifetimes: Lifetimes, phase: U8) -> 
     recorded at all, because its own may come after the recording.
     """
     times, passes = producers.memory.time, producers.passes
-    born = np.where(lifetimes.allocated_by >= 0, times[np.maximum(lifetimes.allocated_by, 0)], 0)
-    died = np.where(lifetimes.is_freed, times[np.maximum(lifetimes.freed_by, 0)], FOREVER)
+    born = np.where(lifetimes.allocated_by != NONE, times[lifetimes.allocated_by], 0)
+    died = np.where(lifetimes.is_freed, times[lifetimes.freed_by], FOREVER)
     category = np.full(len(lifetimes), Category.UNKNOWN, np.uint8)
     for of_phase, lasting in ((Phase.BACKWARD, Category.GRADIENT), (Phase.OPTIMIZER, Category.OPTIMIZER_STATE)):
         rows = np.flatnonzero(phase == of_phase)
         within = passes.find_pass(born[rows], of_phase)
-        rows, within = rows[within >= 0], within[within >= 0]
+        rows, within = rows[within != NONE], within[within != NONE]
         lasts = died[rows] >= passes.find_settled_time(within)
         category[rows] = np.where(lasts, lasting, Category.TEMPORARY)
     rows = np.flatnonzero(phase == Phase.FORWARD)  # activations outlive the start of the backward pass
@@ -183,7 +183,7 @@ def decide_categories(producers: Producers, lifetimes: Lifetimes, phase: U8) -> 
     category[outside & ~outlives_phase & (died < FOREVER)] = Category.TEMPORARY
     # A forward pass that torch.compile made, recorded without Python frames, has neither calls of modules nor ops with
     # a node of their own: its allocations seem to be outside of the passes, but are freed in a backward pass.
-    rows = np.flatnonzero(outside & outlives_phase & (lifetimes.allocated_by >= 0) & lifetimes.is_freed)
+    rows = np.flatnonzero(outside & outlives_phase & (lifetimes.allocated_by != NONE) & lifetimes.is_freed)
     category[rows[producers.find_phases(lifetimes.freed_by[rows]) == Phase.BACKWARD]] = Category.ACTIVATION
     rows = np.flatnonzero((outside | (phase == Phase.FORWARD)) & outlives_phase)
     category[rows[_create_inputs(producers, lifetimes.allocated_by[rows])]] = Category.INPUT
@@ -205,7 +205,7 @@ def _find_held_parameters(passes: Passes, lifetimes: Lifetimes, held: Bool, cate
     are parameters: a model is built before its inputs.
     """
     gradients = np.flatnonzero(category == Category.GRADIENT)
-    gradients = gradients[lifetimes.allocated_by[gradients] >= 0]
+    gradients = gradients[lifetimes.allocated_by[gradients] != NONE]
     if not len(gradients):
         return gradients
     within = passes.find_pass(born[gradients], Phase.BACKWARD)
@@ -220,7 +220,7 @@ def _find_held_parameters(passes: Passes, lifetimes: Lifetimes, held: Bool, cate
 
 def _decide_older(category: U8, producers: Producers, lifetimes: Lifetimes) -> None:
     """Decide what is older than the recording by where it is freed."""
-    rows = np.flatnonzero(lifetimes.allocated_by < 0)
+    rows = np.flatnonzero(lifetimes.allocated_by == NONE)
     if not len(rows):
         return
     freed_by = lifetimes.freed_by[rows]
@@ -230,7 +230,7 @@ def _decide_older(category: U8, producers: Producers, lifetimes: Lifetimes) -> N
     )
     phase = producers.find_phases(freed_by)
     category[rows] = np.select(
-        [zero_grad >= 0, phase == Phase.BACKWARD],
+        [zero_grad != NONE, phase == Phase.BACKWARD],
         [np.uint8(Category.GRADIENT), np.uint8(Category.ACTIVATION)],
         np.uint8(Category.UNKNOWN),
     )
@@ -245,12 +245,12 @@ def _create_inputs(producers: Producers, records: I64) -> Bool:
         return np.zeros(len(records), np.bool_)
 
     def is_within(events: I64, mask: Bool) -> Bool:
-        return np.asarray(find_nearest_or_self(trace.parent, events, mask) >= 0)
+        return np.asarray(find_nearest_or_self(trace.parent, events, mask) != NONE)
 
-    creates = is_within(op, match_names(trace, FACTORY_OPS.__contains__)) | find_host_copies(trace)[np.maximum(op, 0)]
+    creates = is_within(op, match_names(trace, FACTORY_OPS.__contains__)) | find_host_copies(trace)[op]
     loads = is_within(owner, match_name_prefix(trace, _LOADER_FILES, _LOADER_ANNOTATION))
     in_module = is_within(owner, match_name_prefix(trace, MODULE_PREFIX, _MODULE_FILES))
-    return (op >= 0) & (creates | loads) & ~in_module
+    return (op != NONE) & (creates | loads) & ~in_module
 
 
 def _create_parameters(producers: Producers, records: I64, died: I64) -> Bool:
@@ -258,12 +258,12 @@ def _create_parameters(producers: Producers, records: I64, died: I64) -> Bool:
     trace = producers.trace
     owner = producers.owner[records].astype(np.int64)
     created = np.zeros(len(records), np.bool_)
-    known = np.flatnonzero(owner >= 0)
+    known = np.flatnonzero(owner != NONE)
     is_code = match_name_prefix(trace, _MODULE_FILES)
     frame = find_outermost_ancestor(trace.parent, owner[known], is_code)
-    frame = np.where((frame < 0) & is_code[owner[known]], owner[known], frame)
-    end = np.where(frame >= 0, (trace.start + trace.duration)[np.maximum(frame, 0)], FOREVER)
-    created[known] = (frame >= 0) & (died[known] > end)
+    frame = np.where((frame == NONE) & is_code[owner[known]], owner[known], frame)
+    end = np.where(frame != NONE, (trace.start + trace.duration)[frame], FOREVER)
+    created[known] = (frame != NONE) & (died[known] > end)
     return created
 
 
@@ -272,5 +272,5 @@ def find_host_copies(trace: Trace) -> Bool:
     copies = np.flatnonzero((trace.kind == Kind.COPY) & match_names(trace, is_to_device))
     launches = trace.links.launch_of[copies]
     mask = np.zeros(len(trace), np.bool_)
-    mask[launches[launches >= 0]] = True
+    mask[launches[launches != NONE]] = True
     return np.asarray(include_ancestors(trace.parent, mask) & (trace.kind == Kind.OP))

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_ancestor_ending_after
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import I32, I64, NONE, Bool, sorted_unique
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.trace import MemoryEvents, Trace
 
@@ -42,12 +42,12 @@ class Lifetimes:
     @property
     def is_older(self) -> Bool:
         """bool[k]: allocated before the recording, and freed in it."""
-        return self.allocated_by < 0
+        return np.asarray(self.allocated_by == NONE)
 
     @property
     def is_freed(self) -> Bool:
         """bool[k]: False for memory that is never freed in the trace."""
-        return self.freed_by >= 0
+        return np.asarray(self.freed_by != NONE)
 
     def find_alive(self, record: int) -> I64:
         """Find the lifetimes that are alive after a record, the largest first: int64[a]. -1: before the first one."""
@@ -104,7 +104,7 @@ def pair_records(address: I64, sizes: I64, numbers: I64, end: int) -> Lifetimes:
 
     born = np.flatnonzero(is_allocation)
     lost = np.flatnonzero((sizes[order] < 0) & ~after_allocation)  # frees without an allocation
-    previous = np.where(has_previous[lost], number[np.maximum(lost - 1, 0)], np.int64(-1))
+    previous = np.where(has_previous[lost], number[lost - 1], np.int64(NONE))
     allocated_by = np.concatenate([np.full(len(lost), NOT_RECORDED, np.int64), number[born]])
     freed_by = np.concatenate([number[lost], np.where(next_is_free[born], next_number[born], NOT_RECORDED)])
     begin = np.concatenate([previous, number[born]])
@@ -141,7 +141,7 @@ def split_by_device(trace: Trace, memory: MemoryEvents) -> list[I64]:
         [process_of_lane.setdefault((lane.rank, lane.pid), len(process_of_lane)) for lane in trace.lanes] or [0],
         np.int64,
     )
-    process = np.where(memory.lane >= 0, processes[np.maximum(memory.lane, 0)], -1)
+    process = np.where(memory.lane != NONE, processes[memory.lane], NONE)
     if len(process_of_lane) == 1:
         process[:] = 0  # a record of a thread without events is of the only process
     space = np.zeros(count, np.int64)
@@ -156,13 +156,13 @@ def split_by_device(trace: Trace, memory: MemoryEvents) -> list[I64]:
 
 def find_enclosing_events(trace: Trace, memory: MemoryEvents) -> I32:
     """Find the innermost event around each record on its own thread: int32[records]; -1 for none."""
-    owner = np.full(len(memory.time), -1, np.int32)
-    for lane in sorted_unique(memory.lane[memory.lane >= 0]).tolist():
+    owner = np.full(len(memory.time), NONE, np.int32)
+    for lane in sorted_unique(memory.lane[memory.lane != NONE]).tolist():
         first, last = trace.lanes[lane].first, trace.lanes[lane].last
         records = np.flatnonzero(memory.lane == lane)
         index = first + np.searchsorted(trace.start[first:last], memory.time[records], side="right") - 1
-        owner[records] = np.where(index >= first, index, -1)
-    has_owner = np.flatnonzero(owner >= 0)
+        owner[records] = np.where(index >= first, index, NONE)
+    has_owner = np.flatnonzero(owner != NONE)
     end = trace.start + trace.duration
     owner[has_owner] = find_ancestor_ending_after(trace.parent, end, owner[has_owner], memory.time[has_owner])
     return owner
@@ -219,10 +219,9 @@ class DeviceMemory:
     def read_curve(self, times: I64) -> tuple[I64, I64]:
         """Read (allocated, reserved) bytes at these times: int64[t] each; before the records `base` and unknown."""
         position = np.searchsorted(self.time, times, side="right") - 1
-        inside, index = position >= 0, np.maximum(position, 0)
-        return np.where(inside, self.allocated[index], self.base), np.where(
-            inside, self.reserved[index], np.int64(UNKNOWN_BYTES)
-        )
+        inside = position != NONE
+        allocated = np.where(inside, self.allocated[position], self.base)
+        return allocated, np.where(inside, self.reserved[position], np.int64(UNKNOWN_BYTES))
 
 
 def build_device_memory(trace: Trace, memory: MemoryEvents) -> list[DeviceMemory]:
@@ -258,7 +257,7 @@ def _build_device(trace: Trace, memory: MemoryEvents, records: I64) -> DeviceMem
         label=format_device(int(memory.device_type[records[0]]), int(memory.device_id[records[0]])),
         device_type=int(memory.device_type[records[0]]),
         device_id=int(memory.device_id[records[0]]),
-        process=trace.lanes[lane].pid if lane >= 0 else "",
+        process=trace.lanes[lane].pid if lane != NONE else "",
         records=records,
         time=memory.time[records],
         allocated=np.where(recorded >= 0, recorded, base + summed),

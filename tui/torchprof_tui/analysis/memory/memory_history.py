@@ -31,7 +31,7 @@ from torchprof_tui.analysis.memory.producers import (
     match_name_prefix,
 )
 from torchprof_tui.analysis.search.name_search import match_names
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, sum_by_index
+from torchprof_tui.trace.core.arrays import I32, I64, NONE, U8, Bool, sum_by_index
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -86,7 +86,7 @@ def estimate_older_memory(
         trace = producers.trace
         rows = np.flatnonzero(match_names(trace, _MOMENTUM_OPS.__contains__) & (trace.kind == Kind.OP))
         steps = match_name_prefix(trace, OPTIMIZER_STEP_PREFIX)
-        tensors = int((find_nearest_or_self(trace.parent, rows, steps) >= 0).any())
+        tensors = int((find_nearest_or_self(trace.parent, rows, steps) != NONE).any())
     missing = _find_missing(lifetimes, category == Category.OPTIMIZER_STATE, tensors * count, tensors * gradients)
     state = min(rest, missing)
     if state:
@@ -116,7 +116,7 @@ def _find_missing(lifetimes: Lifetimes, seen: Bool, count: int, total: int) -> i
 
 def _measure_gradients(producers: Producers, lifetimes: Lifetimes, category: U8) -> tuple[int, int]:
     """Return (number, bytes) of the gradients of one backward pass: of those with most gradients the smallest."""
-    rows = np.flatnonzero((category == Category.GRADIENT) & (lifetimes.allocated_by >= 0))
+    rows = np.flatnonzero((category == Category.GRADIENT) & (lifetimes.allocated_by != NONE))
     if not len(rows):
         return 0, 0
     within = producers.passes.find_pass(producers.memory.time[lifetimes.allocated_by[rows]], Phase.BACKWARD)
@@ -198,10 +198,10 @@ class DeviceHistory:
 
     def _build_state(self, position: int, time: int) -> MemoryState:
         memory = self.memory
-        record = int(memory.records[position]) if position >= 0 else -1
+        record = int(memory.records[position]) if position != NONE else NONE
         alive = self.lifetimes.find_alive(record)
-        allocated = int(memory.allocated[position]) if position >= 0 else memory.base
-        reserved = int(memory.reserved[position]) if position >= 0 else UNKNOWN_BYTES
+        allocated = int(memory.allocated[position]) if position != NONE else memory.base
+        reserved = int(memory.reserved[position]) if position != NONE else UNKNOWN_BYTES
         known = int(self.lifetimes.bytes[alive].sum()) + memory.held_before
         return MemoryState(time, position, allocated, reserved, alive, self.older, allocated - known)
 
@@ -214,7 +214,7 @@ class DeviceHistory:
         return self._read_time(int(self.lifetimes.freed_by[lifetime]))
 
     def _read_time(self, record: int) -> int | None:
-        return int(self.producers.memory.time[record]) if record >= 0 else None
+        return int(self.producers.memory.time[record]) if record != NONE else None
 
     def label_lifetimes(self, lifetimes: I64, by: GroupBy) -> tuple[I32, list[str]]:
         """Return (index int32[a], labels) of lifetimes; "" where nothing is known.
@@ -376,9 +376,9 @@ class CategoryTotals:
         negative where the records explain more than was allocated.
         """
         memory = self.device.memory
-        inside = positions >= 0
-        record = np.where(inside, memory.records[np.maximum(positions, 0)], -1)
-        allocated = np.where(inside, memory.allocated[np.maximum(positions, 0)], memory.base)
+        inside = positions != NONE
+        record = np.where(inside, memory.records[positions], NONE)
+        allocated = np.where(inside, memory.allocated[positions], memory.base)
         sums = np.tile(self._older, (len(positions), 1))
         for category in Category:
             for sign, (at, total) in ((1, self._begins[category]), (-1, self._ends[category])):
@@ -407,12 +407,12 @@ def find_highest_positions(device: DeviceHistory, edges: I64) -> I64:
     is_highest = np.flatnonzero(values == np.repeat(highest, np.diff(np.append(starts, end - begin))))
     found = begin + is_highest[np.searchsorted(is_highest, starts)]
     before = best[has_records]
-    level_before = np.where(before >= 0, memory.allocated[np.maximum(before, 0)], memory.base)
+    level_before = np.where(before != NONE, memory.allocated[before], memory.base)
     best[has_records] = np.where(highest >= level_before, found, before)
     return best
 
 
 def read_reserved(device: DeviceHistory, positions: I64) -> I64:
     """Read the reserved bytes after records: int64[p], UNKNOWN_BYTES where they are not recorded."""
-    known = positions >= 0
-    return np.where(known, device.memory.reserved[np.maximum(positions, 0)], np.int64(UNKNOWN_BYTES))
+    known = positions != NONE
+    return np.where(known, device.memory.reserved[positions], np.int64(UNKNOWN_BYTES))

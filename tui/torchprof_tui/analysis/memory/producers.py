@@ -13,7 +13,7 @@ from torchprof_tui.analysis.dispatch.call_sites import MODULE_PREFIX, CallSites
 from torchprof_tui.analysis.dispatch.frame_names import FrameOrigin, parse_frame
 from torchprof_tui.analysis.dispatch.source_line import BACKWARD_ENGINE_PREFIX, find_open_names
 from torchprof_tui.analysis.search.name_search import match_names
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import I32, I64, NONE, U8, Bool, sorted_unique
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import MemoryEvents, Trace
@@ -69,7 +69,7 @@ class Passes:
         """Find the last pass of a phase that starts at or before each time: int64[k] into the passes, -1 for none."""
         passes = np.flatnonzero(self.phase == phase)
         index = np.searchsorted(self.start[passes], times, side="right") - 1
-        return np.where(index >= 0, np.append(passes, -1)[index], -1)
+        return np.append(passes, NONE)[index]
 
     def find_next_start(self, times: I64, phase: Phase | None = None) -> I64:
         """Find when the next pass (of a phase) starts after each time: int64[k], FOREVER for none."""
@@ -103,7 +103,7 @@ def find_passes(trace: Trace) -> Passes:
     mark[trace.links.backward] = Phase.BACKWARD
     mark[match_name_prefix(trace, OPTIMIZER_STEP_PREFIX) & (trace.kind != Kind.GPU_ANNOTATION)] = Phase.OPTIMIZER
     marked = np.flatnonzero(mark != NO_MARK)
-    marked = marked[find_nearest_ancestor(trace.parent, marked, mark != NO_MARK) < 0]
+    marked = marked[find_nearest_ancestor(trace.parent, marked, mark != NO_MARK) == NONE]
     marked = marked[np.argsort(trace.start[marked], kind="stable")]
     phase = mark[marked]
     start, end = trace.start[marked], (trace.start + trace.duration)[marked]
@@ -120,10 +120,10 @@ def match_name_prefix(trace: Trace, *prefixes: str) -> Bool:
 
 def find_nearest_or_self(parent: I32, nodes: I32 | I64, mask: Bool) -> I64:
     """Find the innermost event with `mask` among each node and its ancestors: int64[k]; -1 for none, and of -1."""
-    found = np.full(len(nodes), -1, np.int64)
-    known = np.flatnonzero(nodes >= 0)
+    found = np.full(len(nodes), NONE, np.int64)
+    known = np.flatnonzero(nodes != NONE)
     inside = np.asarray(nodes)[known].astype(np.int64)
-    found[known] = np.where(mask[inside], inside, find_nearest_ancestor(parent, inside, mask)) if len(known) else -1
+    found[known] = np.where(mask[inside], inside, find_nearest_ancestor(parent, inside, mask)) if len(known) else NONE
     return found
 
 
@@ -136,24 +136,26 @@ def find_phases(trace: Trace, passes: Passes, owners: I32, lanes: I32, times: I6
     """
     nearest = find_nearest_or_self(trace.parent, owners, passes.mark != NO_MARK)
     phase = np.full(len(nearest), Phase.OTHER, np.uint8)
-    phase[nearest >= 0] = passes.mark[nearest[nearest >= 0]]
-    undecided = np.flatnonzero(nearest < 0)
+    phase[nearest != NONE] = passes.mark[nearest[nearest != NONE]]
+    undecided = np.flatnonzero(nearest == NONE)
     if not len(passes):
-        phase[undecided[owners[undecided] >= 0]] = Phase.FORWARD
+        phase[undecided[owners[undecided] != NONE]] = Phase.FORWARD
         return phase
     is_engine = np.zeros(len(trace.lanes) + 1, np.bool_)  # the last is for lane -1
-    engine_events = np.flatnonzero((passes.mark == Phase.BACKWARD) & (trace.parent < 0))
+    engine_events = np.flatnonzero((passes.mark == Phase.BACKWARD) & (trace.parent == NONE))
     is_engine[sorted_unique(trace.lane[engine_events])] = True
-    others = np.flatnonzero(((passes.mark == Phase.FORWARD) | (passes.mark == Phase.OPTIMIZER)) & (trace.parent < 0))
+    others = np.flatnonzero(
+        ((passes.mark == Phase.FORWARD) | (passes.mark == Phase.OPTIMIZER)) & (trace.parent == NONE)
+    )
     is_engine[sorted_unique(trace.lane[others])] = False  # without a GPU it runs on the program's own thread
     on_engine = is_engine[lanes[undecided]]
     phase[undecided[on_engine]] = Phase.BACKWARD
     rest = undecided[~on_engine]
     current = np.searchsorted(passes.start, times[rest], side="right") - 1
-    inside = current >= 0
-    is_forward = inside & (passes.phase[np.maximum(current, 0)] == Phase.FORWARD)
+    inside = current != NONE
+    is_forward = inside & (passes.phase[current] == Phase.FORWARD)
     following = np.append(passes.phase, NO_MARK)[current + 1]
-    within = times[rest] <= passes.end[np.maximum(current, 0)]
+    within = times[rest] <= passes.end[current]
     phase[rest[is_forward & (within | (following == Phase.BACKWARD))]] = Phase.FORWARD
     return phase
 
@@ -185,12 +187,12 @@ class Producers:
         owners = self._owners_of(records)
         working = find_nearest_or_self(self.trace.parent, owners, self._is_op & ~self._only_allocates)
         any_op = find_nearest_or_self(self.trace.parent, owners, self._is_op)
-        return np.where(working >= 0, working, any_op)
+        return np.where(working != NONE, working, any_op)
 
     def find_phases(self, records: I64) -> U8:
         """Find the phase of each record, Phase.BEFORE for record -1: uint8[k]."""
         phase = np.full(len(records), Phase.BEFORE, np.uint8)
-        known = np.flatnonzero(records >= 0)
+        known = np.flatnonzero(records != NONE)
         rows = records[known]
         phase[known] = find_phases(
             self.trace, self.passes, self.owner[rows], self.memory.lane[rows], self.memory.time[rows]
@@ -215,9 +217,9 @@ class Producers:
 
     def factorize_ops(self, ops: I64) -> tuple[I32, list[str]]:
         """Return (index int32[k], names) of op events; "" for -1."""
-        name = np.where(ops >= 0, self.trace.name[np.maximum(ops, 0)], -1) if len(self.trace) else np.full(len(ops), -1)
+        name = np.where(ops != NONE, self.trace.name[ops], NONE) if len(self.trace) else np.full(len(ops), NONE)
         names, inverse = np.unique(name, return_inverse=True)
-        return inverse.astype(np.int32), ["" if each < 0 else self.trace.names[each] for each in names.tolist()]
+        return inverse.astype(np.int32), ["" if each == NONE else self.trace.names[each] for each in names.tolist()]
 
     def factorize_shapes(self, ops: I64) -> tuple[I32, list[str]]:
         """Return (index int32[k], shapes) of the inputs of op events, read from the file; "" where not recorded.
@@ -225,7 +227,7 @@ class Producers:
         Raises OSError, LookupError if the file is gone or changed.
         """
         known, inverse = np.unique(ops, return_inverse=True)
-        events = known[known >= 0]
+        events = known[known != NONE]
         index_of_text: dict[str, int] = {"": 0}
         index = np.zeros(len(known), np.int32)
         for position, entry in read_entries(self.trace, events):
@@ -245,11 +247,11 @@ class Producers:
         return bool((self.trace.kind == Kind.PYTHON).any())
 
     def _owners_of(self, records: I64) -> I64:
-        return np.where(records >= 0, self.owner[np.maximum(records, 0)], -1).astype(np.int64)
+        return np.where(records != NONE, self.owner[records], NONE).astype(np.int64)
 
     def _factorize(self, records: I64, factorize: Callable[[I32], tuple[I32, list[str]]]) -> tuple[I32, list[str]]:
         owners = self._owners_of(records)
-        known = np.flatnonzero(owners >= 0)
+        known = np.flatnonzero(owners != NONE)
         index, texts = factorize(owners[known].astype(np.int32))
         out = np.zeros(len(records), np.int32)  # the first text is ""
         out[known] = index
@@ -257,12 +259,12 @@ class Producers:
 
     def _factorize_lines_of_events(self, events: I32) -> tuple[I32, list[str]]:
         frame = self._calling_frame[events]
-        name = np.where(frame >= 0, self.trace.name[np.maximum(frame, 0)], -1)
-        names, inverse = np.unique(np.append(name, -1), return_inverse=True)
+        name = np.where(frame != NONE, self.trace.name[frame], NONE)
+        names, inverse = np.unique(np.append(name, NONE), return_inverse=True)
         index_of_text: dict[str, int] = {"": 0}
         index = []
         for each in names.tolist():
-            found = parse_frame(self.trace.names[each]) if each >= 0 else None
+            found = parse_frame(self.trace.names[each]) if each != NONE else None
             text = ""
             if found is not None:
                 has_line = found.line is not None and each not in self._open_names
@@ -287,7 +289,7 @@ class Producers:
         origin = origins[self.trace.name]
         user = self.call_sites.find_callers(is_python & (origin == FrameOrigin.USER))
         library = self.call_sites.find_callers(is_python & (origin == FrameOrigin.LIBRARY))
-        return np.where(user >= 0, user, library)
+        return np.where(user != NONE, user, library)
 
     @cached_property
     def _is_op(self) -> Bool:

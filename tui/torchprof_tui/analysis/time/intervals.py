@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.arrays import I64, NONE, Bool
 from torchprof_tui.trace.core.records import record
 
 
@@ -41,7 +41,7 @@ class Intervals:
         if not len(self):
             return np.zeros(np.shape(times), dtype=np.int64)
         index = self.starts.searchsorted(times)
-        beyond = np.maximum(self.ends[np.maximum(index - 1, 0)] - times, 0)
+        beyond = np.maximum(self.ends[index - 1] - times, 0)
         covered: I64 = self._cumulative[index] - np.where(index > 0, beyond, 0)
         return covered
 
@@ -56,7 +56,7 @@ class Intervals:
 
     def contains(self, times: I64) -> Bool:
         """Test which times lie in an interval: bool[k]."""
-        return find_range_at(self.starts, self.ends, times) >= 0
+        return np.asarray(find_range_at(self.starts, self.ends, times) != NONE)
 
     def measure_between(self, t0: int, t1: int) -> int:
         """Measure how much of the set lies between two times."""
@@ -102,9 +102,9 @@ NO_INTERVALS = Intervals(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64
 def find_range_at(starts: I64, ends: I64, times: I64) -> I64:
     """Find the last range that began before or at each time: its index, by start, -1 where it has ended: int64[k]."""
     if not len(starts):
-        return np.full(len(times), -1, dtype=np.int64)
+        return np.full(len(times), NONE, dtype=np.int64)
     index = starts.searchsorted(times, side="right") - 1
-    return np.where((index >= 0) & (times < ends[np.maximum(index, 0)]), index, -1)
+    return np.where((index != NONE) & (times < ends[index]), index, NONE)
 
 
 def unite(sets: Iterable[Intervals]) -> Intervals:

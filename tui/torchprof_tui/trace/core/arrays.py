@@ -19,6 +19,8 @@ F32 = npt.NDArray[np.float32]
 Bool = npt.NDArray[np.bool_]
 Array = npt.NDArray[np.generic]
 
+NONE = -1  # in columns of indexes: no such row
+
 _BLOCK_SIZE = 1 << 17
 
 _MAX_TABLE_RATIO = 6  # range of integers up to which a table of flags pays, as a multiple of how many there are

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import I32, I64, NONE, Bool, sorted_unique
 from torchprof_tui.trace.core.column_file import crc32
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.communication_kernels import SYNCHRONIZING_OPERATIONS, classify_communication
@@ -99,7 +99,7 @@ def _select_collectives(trace: Trace) -> tuple[I64, int]:
         is_collective = np.array([name.startswith(_CPU_BACKENDS) for name in trace.names] or [False])
         events = np.flatnonzero((np.asarray(trace.kind) == Kind.ANNOTATION) & is_collective[trace.name])
     launch = np.asarray(trace.links.launch_of[events])
-    has_launch = launch >= 0
+    has_launch = launch != NONE
     before_recording = 0
     if has_launch.any():
         # The program issued these in one order; those without a launch are older than the recording.
@@ -193,7 +193,7 @@ def match_collectives(traces: Sequence[Trace], collectives: Sequence[Collectives
     groups = sorted({int(code) for table in tables for code in np.unique(table.group)})
     parts = [part for group in groups for part in _match_group(tables, group, is_sized)]
     rows = np.concatenate(parts, axis=1).T if parts else np.zeros((0, len(tables)), np.int64)
-    rows = rows[(rows >= 0).sum(axis=1) > 1]
+    rows = rows[(rows != NONE).sum(axis=1) > 1]
     before_recording = np.array([records.before_recording for records in collectives], np.int64)
     return _build_matched_collectives(tables, rows, texts, is_sized, before_recording)
 
@@ -213,7 +213,7 @@ def _build_rank_table(trace: Trace, collectives: Collectives, index_of_text: dic
     codes = [index_of_text.setdefault(text, len(index_of_text)) for text in collectives.texts] or [0]
     code = np.array(codes, np.int32)
     launch = trace.links.launch_of[collectives.events]
-    issued = trace.start[np.where(launch >= 0, launch, collectives.events)]
+    issued = trace.start[np.where(launch != NONE, launch, collectives.events)]
     segment, step = _assign_segments(trace, np.asarray(issued))
     values = {column.name: getattr(collectives, column.name) for column in fields(collectives)}
     values |= {name: code[values[name]] for name in ("group", "operation", "dtype")}
@@ -226,14 +226,14 @@ def _assign_segments(trace: Trace, issued: I64) -> tuple[I64, I64]:
     the same number on all ranks, and to a step or -1: int64[k] each."""
     steps = trace.profiler_steps  # the numbers of a serving engine's steps may differ from rank to rank
     if not steps:
-        return np.full(len(issued), -1, np.int64), np.full(len(issued), -1, np.int64)
+        return np.full(len(issued), NONE, np.int64), np.full(len(issued), NONE, np.int64)
     starts = np.array([step.start for step in steps], np.int64)
     ends = starts + np.array([step.duration for step in steps], np.int64)
     numbers = np.array([step.number for step in steps], np.int64)
     index = np.searchsorted(starts, issued, side="right") - 1
-    last = np.maximum(index, 0)
-    inside = (index >= 0) & (issued < ends[last])
-    return np.where(index < 0, -1, numbers[last] * 2 + ~inside), np.where(inside, numbers[last], -1)
+    inside = (index != NONE) & (issued < ends[index])
+    segment = np.where(index == NONE, NONE, numbers[index] * 2 + ~inside)
+    return segment, np.where(inside, numbers[index], NONE)
 
 
 def _match_group(tables: Sequence[_RankTable], group: int, is_sized: Bool) -> list[I64]:
@@ -255,10 +255,10 @@ def _match_segment(tables: Sequence[_RankTable], rows: Sequence[I64], is_sized: 
     signatures = [_compute_signatures(table, own, is_sized) for table, own in zip(tables, rows, strict=True)]
     ends = [table.end[own] for table, own in zip(tables, rows, strict=True)]
     longest = max(range(len(rows)), key=lambda rank: len(rows[rank]))
-    matched = np.full((len(rows), len(rows[longest])), -1, np.int64)
+    matched = np.full((len(rows), len(rows[longest])), NONE, np.int64)
     for rank, own in enumerate(rows):
         position = match_sequences(signatures[longest], signatures[rank], ends[longest], ends[rank])
-        matched[rank, position[position >= 0]] = own[position >= 0]
+        matched[rank, position[position != NONE]] = own[position != NONE]
     return matched
 
 
@@ -279,8 +279,8 @@ def match_sequences(signatures: I64, other_signatures: I64, ends: I64, other_end
         return np.arange(len(other_signatures), dtype=np.int64)
     if len(signatures) < len(other_signatures):
         inverse = match_sequences(other_signatures, signatures, other_ends, ends)
-        position = np.full(len(other_signatures), -1, np.int64)
-        position[inverse[inverse >= 0]] = np.flatnonzero(inverse >= 0)
+        position = np.full(len(other_signatures), NONE, np.int64)
+        position[inverse[inverse != NONE]] = np.flatnonzero(inverse != NONE)
         return position
     if not len(other_signatures):
         return np.zeros(0, np.int64)
@@ -313,7 +313,7 @@ def _match_with_offset(signatures: I64, other_signatures: I64, ends: I64, other_
 
     Other operations are left out; the same operation of another size is matched, so that the mismatch is reported.
     """
-    best, position = (0, 0, 0.0), np.full(len(other_signatures), -1, np.int64)
+    best, position = (0, 0, 0.0), np.full(len(other_signatures), NONE, np.int64)
     indexes = np.arange(len(other_signatures))
     for offset in range(max(1 - len(other_signatures), -_MAX_OFFSET), min(len(signatures), _MAX_OFFSET)):
         target = indexes + offset
@@ -327,7 +327,7 @@ def _match_with_offset(signatures: I64, other_signatures: I64, ends: I64, other_
         score = (equal_count, len(same_operation), -deviation)
         if score > best or best[1] == 0:
             best = score
-            position = np.full(len(other_signatures), -1, np.int64)
+            position = np.full(len(other_signatures), NONE, np.int64)
             position[same_operation] = same_operation + offset
     return position
 
@@ -340,12 +340,12 @@ def _build_matched_collectives(
     tables: Sequence[_RankTable], rows: I64, texts: list[str], is_sized: Bool, before_recording: I64
 ) -> MatchedCollectives:
     """Collect the columns of the matched collectives. `rows` int64[m, r]: the row in each rank's table, -1 for none."""
-    is_present = rows >= 0
+    is_present = rows != NONE
     unmatched = np.array([len(table.events) for table in tables], np.int64) - is_present.sum(axis=0)
 
     def column(name: str) -> I64:
         """Build a column of the tables, -1 for a rank that has no such collective: int64[m, r]."""
-        out = np.full(rows.shape, -1, np.int64)
+        out = np.full(rows.shape, NONE, np.int64)
         for rank, table in enumerate(tables):
             present = is_present[:, rank]
             out[present, rank] = getattr(table, name)[rows[present, rank]]

@@ -23,7 +23,7 @@ from torchprof_tui.analysis.patterns.engine.host_activity import ACTIVITY_CAUSES
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union, unite
-from torchprof_tui.trace.core.arrays import F64, I64, U8, Bool, is_in
+from torchprof_tui.trace.core.arrays import F64, I64, NONE, U8, Bool, is_in
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -48,7 +48,7 @@ class RepeatedSteps:
 def find_repeated_steps(tables: TraceTables) -> RepeatedSteps:
     """Find the largest set of steps whose streams run the same names in the same order."""
     work, step = tables.work, tables.launch_step
-    if not (step >= 0).any():
+    if not (step != NONE).any():
         return _no_steps()
     device = np.bincount(np.searchsorted(tables.devices, work.device)).argmax()
     on_device = np.flatnonzero(work.device == tables.devices[int(device)])
@@ -58,12 +58,12 @@ def find_repeated_steps(tables: TraceTables) -> RepeatedSteps:
     latest_end = np.maximum.accumulate(end)
     latest_index = np.maximum.accumulate(np.where(end == latest_end, np.arange(len(end)), 0))
     gap_start = np.minimum(np.append(start[:1], latest_end[:-1]), start)
-    previous_event = np.append(-1, work.events.row[on_device[latest_index[:-1]]])
+    previous_event = np.append(NONE, work.events.row[on_device[latest_index[:-1]]])
     # Work is sorted by start, so the first index of each step is its first piece in time.
     first_in_step = np.unique(step, return_index=True)[1]
     gap_start[first_in_step] = start[first_in_step]
 
-    in_step = np.flatnonzero(step >= 0)
+    in_step = np.flatnonzero(step != NONE)
     if not len(in_step):
         return _no_steps()  # the steps launched work on other devices only
     order = in_step[np.lexsort((start[in_step], work.lane[on_device][in_step], step[in_step]))]
@@ -282,9 +282,9 @@ class GapFinder(HostActivities):
         next_index = work.events.start.searchsorted(end)
         has_next = next_index < len(work)
         next_index = np.minimum(next_index, len(work) - 1)
-        launch = np.where(has_next, work.call[next_index], -1).astype(np.int64)
+        launch = np.where(has_next, work.call[next_index], NONE).astype(np.int64)
         gaps = self._divide_at_calls(start, end, launch, has_next, next_index, work)
-        is_unknown = ~has_next | (launch < 0)
+        is_unknown = ~has_next | (launch == NONE)
         is_lead_in = self._mark_lead_in(start, work)
         gaps.late_cause[is_unknown] = IdleCause.UNKNOWN
         gaps.late_cause[is_lead_in | self._mark_early_waits(gaps)] = IdleCause.LEAD_IN
@@ -299,14 +299,13 @@ class GapFinder(HostActivities):
     ) -> Gaps:
         """Divide gaps at the calls that launched the next work; their `time` is still 0."""
         trace = self.tables.trace
-        row = np.maximum(launch, 0)
-        has_launch = launch >= 0
+        has_launch = launch != NONE
         # Without a next piece the threads' activity explains all of the gap.
-        call_start = np.where(has_launch, trace.start[row], _NEVER)
-        call_end = np.where(has_launch, trace.start[row] + trace.duration[row], _NEVER)
+        call_start = np.where(has_launch, trace.start[launch], _NEVER)
+        call_end = np.where(has_launch, trace.start[launch] + trace.duration[launch], _NEVER)
         # Work of the launch that the work before the gap came from (a graph) was launched long ago. Not so on Ascend,
         # where the call of an op hands its kernels over one by one.
-        is_same_launch = has_launch & (next_index > 0) & (work.call[np.maximum(next_index - 1, 0)] == launch)
+        is_same_launch = has_launch & (next_index > 0) & (work.call[next_index - 1] == launch)
         is_same_launch &= work.launch[next_index] == launch
         call_start[is_same_launch] = call_end[is_same_launch] = _LONG_AGO
 
@@ -316,14 +315,14 @@ class GapFinder(HostActivities):
         call_cause[is_in(launch, waits)] = IdleCause.SYNC
         is_collective = has_next & (work.kind[next_index] == Kind.COLLECTIVE)
         late_cause = np.where(is_collective, IdleCause.COMMUNICATION, IdleCause.QUEUED).astype(np.uint8)
-        lane = np.where(has_launch, trace.lane[row], -1)
+        lane = np.where(has_launch, trace.lane[launch], NONE)
         thread = np.where(has_launch, self.threads[0][lane], 0)
         count = len(start)
         return Gaps(
             start=start,
             end=end,
             device=np.zeros(count, dtype=np.int64),
-            next_event=np.where(has_next, work.events.row[next_index], -1),
+            next_event=np.where(has_next, work.events.row[next_index], NONE),
             call_start=call_start,
             call_end=call_end,
             call_cause=call_cause,
@@ -343,8 +342,8 @@ class GapFinder(HostActivities):
             return np.zeros(len(start), dtype=np.bool_)
         trace, launch, first_start = self.tables.trace, int(work.call[0]), int(work.events.start[0])
         is_before: Bool = start < first_start
-        launch_start = int(trace.start[launch]) if launch >= 0 else _LONG_AGO
-        launch_end = launch_start + (int(trace.duration[launch]) if launch >= 0 else 0)
+        launch_start = int(trace.start[launch]) if launch != NONE else _LONG_AGO
+        launch_end = launch_start + (int(trace.duration[launch]) if launch != NONE else 0)
         is_prompt = first_start - launch_end <= thresholds.PROMPT_START.value
         return is_before & (launch_start < self.tables.window[0] or not is_prompt)
 

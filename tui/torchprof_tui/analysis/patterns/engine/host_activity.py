@@ -19,7 +19,7 @@ from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union, unite
-from torchprof_tui.trace.core.arrays import I64, Bool, find_median, is_in, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, NONE, Bool, find_median, is_in, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 
 OP_COMPILATION_REGEX = r"(AscendCL@)?(aclopCompile|opCompile)"
@@ -78,7 +78,7 @@ class HostActivities:
         chance.
         """
         work, names = self.tables.work, self.tables.trace.names
-        copies = work.select((work.kind == Kind.COPY) & (work.launch >= 0))
+        copies = work.select((work.kind == Kind.COPY) & (work.launch != NONE))
         calls = self.tables.event_table(copies.launch.astype(np.int64))
         has_waited = (calls.end >= copies.events.end) & (calls.start <= copies.events.start)
         pinned = [name for name in sorted_unique(copies.events.name).tolist() if is_pinned(names[name])]
@@ -187,14 +187,14 @@ class HostActivities:
     @cached_property
     def busiest_lane(self) -> int:
         """The lane with most launches, 0 without any."""
-        launch = self.tables.work.launch[self.tables.work.launch >= 0]
+        launch = self.tables.work.launch[self.tables.work.launch != NONE]
         return int(np.bincount(self.tables.trace.lane[launch]).argmax()) if len(launch) else 0
 
     @cached_property
     def threads(self) -> tuple[I64, list[ThreadActivity]]:
         """(number of the activity by lane of the trace int64[lanes], the activities)."""
         tables = self.tables
-        launch = tables.work.launch[tables.work.launch >= 0]
+        launch = tables.work.launch[tables.work.launch != NONE]
         lanes = tables.launch_lanes
         launches_by_lane = np.bincount(tables.trace.lane[launch], minlength=len(tables.trace.lanes))
         by_launches = lanes[np.argsort(-launches_by_lane[lanes], kind="stable")]
@@ -240,8 +240,7 @@ class HostActivities:
         outermost_rows = []
         for table in (tables.ops, tables.calls):
             parent = trace.parent[table.row]
-            parent_kind = trace.kind[np.maximum(parent, 0)]
-            is_nested = (parent >= 0) & ((parent_kind == Kind.OP) | (parent_kind == Kind.RUNTIME))
+            is_nested = (parent != NONE) & is_in(trace.kind[parent], (Kind.OP, Kind.RUNTIME))
             outermost_rows.append(table.row[~is_nested])
         return tables.event_table(np.sort(np.concatenate(outermost_rows), kind="stable"))
 
@@ -289,7 +288,7 @@ def mark_first_calls(tables: TraceTables, long_calls: EventTable) -> Bool:
             is_first[of_stem] = long_calls.duration[of_stem] >= _FIRST_CALL_RATIO * find_median(every.duration)
         if len(steps) >= thresholds.WARMING_MIN_STEPS.value:
             index = steps.index_at(counted.start)
-            per_step = np.bincount(index[index >= 0], minlength=len(steps))
+            per_step = np.bincount(index[index != NONE], minlength=len(steps))
             if per_step.min() > 0 and per_step.min() >= thresholds.RECURRING_RATE.value * per_step.max():
                 is_first[of_stem] = False
     return is_first
