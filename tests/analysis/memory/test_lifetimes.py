@@ -143,6 +143,15 @@ def test_ranks_share_no_addresses_though_their_processes_have_one_number() -> No
     assert not matched.is_held.any()
 
 
+def test_records_of_a_device_without_addresses_are_matched_with_none() -> None:
+    first, second = (memory(time, 512, 512, device=time, address=7 * time) for time in (0, 1))
+    shown = trace(cpu("a", 0, 90), first, second)
+    assert shown.memory is not None
+    matched = match_frees(shown, shown.memory)
+    assert matched.has_address.tolist() == [False, True]
+    assert matched.is_held.tolist() == [False, True]
+
+
 def test_each_device_of_each_process_has_addresses_of_its_own() -> None:
     shown = trace(
         cpu("a", 0, 90),

@@ -54,7 +54,7 @@ class GpuWorkColumns:
     @property
     def is_launched(self) -> Bool:
         """Select the work whose launch call was recorded: bool[m]."""
-        return self.launch != NONE
+        return np.asarray(self.launch != NONE)
 
     def select(self, kept: Bool) -> GpuWorkColumns:
         """Keep some of the work: bool[m]."""

@@ -204,8 +204,7 @@ def _find_held_parameters(passes: Passes, lifetimes: Lifetimes, held: Bool, cate
     `held` bool[k]: never freed, and allocated before the first pass. Of more than there are gradients, the first ones
     are parameters: a model is built before its inputs.
     """
-    gradients = np.flatnonzero(category == Category.GRADIENT)
-    gradients = gradients[lifetimes.allocated_by[gradients] != NONE]
+    gradients: I64 = np.flatnonzero((category == Category.GRADIENT) & (lifetimes.allocated_by != NONE))
     if not len(gradients):
         return gradients
     within = passes.find_pass(born[gradients], Phase.BACKWARD)
@@ -250,7 +249,7 @@ def _create_inputs(producers: Producers, records: I64) -> Bool:
     creates = is_within(op, match_names(trace, FACTORY_OPS.__contains__)) | find_host_copies(trace)[op]
     loads = is_within(owner, match_name_prefix(trace, _LOADER_FILES, _LOADER_ANNOTATION))
     in_module = is_within(owner, match_name_prefix(trace, MODULE_PREFIX, _MODULE_FILES))
-    return (op != NONE) & (creates | loads) & ~in_module
+    return np.asarray((op != NONE) & (creates | loads) & ~in_module)
 
 
 def _create_parameters(producers: Producers, records: I64, died: I64) -> Bool:

@@ -222,7 +222,7 @@ def _parse_json(text: str) -> Any:
 def _is_secret(keys: tuple[str | int, ...], value: Any, depth: int) -> bool:
     """Tell whether a value is a secret by its key, by its own form, or by what the JSON in a text holds."""
     key = keys[-1]
-    if isinstance(key, str) and not (len(keys) == 1 and key in KNOWN_KEYS):
+    if isinstance(key, str):
         if has_known_form(key):
             return True
         name = rate_name(key) if isinstance(value, (str, int, dict, list)) else SecretName.NONE
