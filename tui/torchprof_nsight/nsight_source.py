@@ -133,12 +133,7 @@ class KinetoText:
         export = self._export
         ids = {each for rows in export.fetch(RUNTIME, ("globalTid",)) for (each,) in rows}
         processes = sorted({each >> _PID_SHIFT for each in ids if isinstance(each, int)})
-        gpus = {
-            (pid, device): gpu
-            for gpu, device, pid in export.read_all("TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId", "pid"))
-            if isinstance(gpu, int) and isinstance(device, int) and isinstance(pid, int)
-        }
-        self._ids = ProcessIds({key: number for number, key in enumerate(processes)}, gpus)
+        self._ids = ProcessIds({key: number for number, key in enumerate(processes)}, _read_gpus(export))
         api_columns = ("start", "end", "globalTid", "correlationId", "nameId")
         yield from self._write_table(RUNTIME, api_columns, self._format_call)
         has_domains = export.has(NVTX, "domainId", "eventType")
@@ -269,6 +264,12 @@ class KinetoText:
         if isinstance(text, str):
             return json.dumps(text[:MAX_TEXT])
         return '""' if text_id is None else self._quote(text_id)
+
+
+def _read_gpus(export: ExportFile) -> dict[tuple[int, int], int]:
+    """Read the GPU by pid and CUDA device."""
+    rows = export.read_all("TARGET_INFO_CUDA_DEVICE", ("pid", "cudaId", "gpuId"))
+    return {(row[0], row[1]): row[2] for row in rows if all(isinstance(each, int) for each in row)}
 
 
 def _split_times(start: Any, end: Any) -> tuple[int, int, int, int]:

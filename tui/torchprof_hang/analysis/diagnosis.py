@@ -139,10 +139,7 @@ class _Diagnoser:
         top = max(group.last.values())
         pending = [number for number, row in group.rows.items() if any(each.is_pending for each in row.values())]
         behind = [group.last.get(rank, 0) for rank in group.members if group.last.get(rank, 0) < top]
-        # After their end, without a dump or in one, gloo's failed operations look completed.
-        dumps = [each for rank in group.members if (each := self._records.get(rank)) and each.has_recorder]
-        is_ended = len(dumps) < len(group.members) or any(each.error or not each.reason for each in dumps)
-        if not pending and not (behind and is_ended):
+        if not pending and not (behind and any(self._is_ended_dump(rank) for rank in group.members)):
             return None
         number = min([min(pending, default=top), *(last + 1 for last in behind if last)])
         number = min(each for each in group.rows if each >= number)  # the ring buffers no longer have all
@@ -151,6 +148,11 @@ class _Diagnoser:
         absent = tuple(rank for rank in group.members if group.last.get(rank, 0) < number)
         waiting = tuple(rank for rank in sorted(group.rows[number]) if rank not in absent)
         return Wait(group, number, usual, waiting, absent)
+
+    def _is_ended_dump(self, rank: int) -> bool:
+        """Tell whether a rank left no dump, or one after its end, where gloo's failed operations look completed."""
+        record = self._records.get(rank)
+        return record is None or not record.has_recorder or bool(record.error) or not record.reason
 
     # --- the calls of ranks differ -------------------------------------------------------------------------------
 
@@ -322,7 +324,7 @@ class _Diagnoser:
             if wait.absent or not pending or not (wait.group.is_listed or len(row) > 1):
                 continue
             at, all_ranks = f"{wait.call.shown}, {wait.at}", format_ranks(row)
-            done = [rank for rank in sorted(row) if rank not in pending]
+            done = sorted(set(row) - set(pending))
             started = tuple(rank for rank in pending if row[rank].state is State.STARTED)
             late = tuple(rank for rank in pending if rank not in started)
             cause, ranks, waiting = Cause.NETWORK, pending[:0], pending
