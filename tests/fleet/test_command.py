@@ -348,6 +348,7 @@ def test_a_cancelled_cluster_stops(
     assert list(sketch_on_cluster(traces, lambda: True, address)) == []
 
 
+@pytest.mark.long
 def test_a_killed_worker_changes_nothing(
     run_folder: Path, cluster: tuple[subprocess.Popen[str], str], sketched: list[str]
 ) -> None:

@@ -23,9 +23,9 @@ MEMORY = ("train_gpt_stack_memory", "train_gpt_eager")
 
 def list_runs() -> Iterator[Any]:
     yield pytest.param(SAMPLES / "train_gpt_2ranks", id="train_gpt_2ranks")
-    for name in ("ddp_4ranks", "fsdp_4ranks"):
-        missing = pytest.mark.skipif(not (SHARED_TRACES / name).exists(), reason="needs the shared traces")
-        yield pytest.param(SHARED_TRACES / name, id=name, marks=missing)
+    missing = pytest.mark.skipif(not (SHARED_TRACES / "ddp_4ranks").exists(), reason="needs the shared traces")
+    yield pytest.param(SHARED_TRACES / "ddp_4ranks", id="ddp_4ranks", marks=missing)
+    yield pytest.param(SHARED_TRACES / "fsdp_4ranks", id="fsdp_4ranks", marks=(missing, pytest.mark.long))
 
 
 @pytest.fixture(params=list_runs())
