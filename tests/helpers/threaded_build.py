@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from unittest.mock import patch
 
-from torchprof_tui.trace.build import lane_layout, nesting, sparse_columns
+from torchprof_tui.trace.build import lane_order, nesting, sparse_columns
 from torchprof_tui.trace.core import thread_tasks
 from torchprof_tui.trace.model import row_index
 
@@ -17,7 +17,7 @@ def divide_among_threads(threads: int, size: int = 16) -> Iterator[None]:
     with contextlib.ExitStack() as patches:
         for module in (thread_tasks, sparse_columns):
             patches.enter_context(patch.object(module, "count_cores", lambda: threads))
-        for module in (thread_tasks, sparse_columns, lane_layout, row_index):
+        for module in (thread_tasks, sparse_columns, lane_order, row_index):
             patches.enter_context(patch.object(module, "MIN_SLICE_SIZE", size))
         patches.enter_context(patch.object(nesting, "_PART_EVENTS", size))
         patches.enter_context(patch.object(thread_tasks, "_BLOCK", 1))

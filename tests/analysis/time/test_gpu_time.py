@@ -18,7 +18,6 @@ from torchprof_tui.analysis.time.gpu_time import (
     compute_busy_fraction,
     compute_busy_ns_by_device,
     compute_busy_shares,
-    list_devices,
 )
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
 from torchprof_tui.trace.loading.load_in_process import load_trace
@@ -100,8 +99,9 @@ def test_a_gpu_is_busy_while_one_of_its_streams_works(work: list, t0: int, span:
     made_trace = trace(*entries, *others, ns=True)
     # Times are relative to the first event: the CPU event at 0.
     expected = {device: covered([(when[0], when[1]) for _, *when, _, on in work if on == device]) for device in (0, 3)}
-    assert set(list_devices(made_trace)) >= {on for *_, on in work}
-    for device, worked in compute_busy_by_device(made_trace).items():
+    busy = compute_busy_by_device(made_trace)
+    assert set(busy) >= {on for *_, on in work}
+    for device, worked in busy.items():
         assert expand(worked) == expected[device]
         shares = compute_busy_fraction(worked, t0, t0 + span, width)
         for cell, share in enumerate(shares):

@@ -73,7 +73,6 @@ def _align_range(keys: _Sequences, bounds: tuple[int, int, int, int], pairs: Pai
 
 
 def _count_equal(left: Array, right: Array) -> int:
-    """Count the equal elements at the start."""
     length = min(len(left), len(right))
     different = np.flatnonzero(left[:length] != right[:length])
     return int(different[0]) if len(different) else length

@@ -73,12 +73,12 @@ def read_sync_events(trace: Trace, calls: I32) -> SyncEvents:
     if not len(events):
         return SyncEvents(*np.zeros((4, 0), np.int64))
     records = select_calls(trace, RECORD_REGEX, -NEVER, NEVER)
-    record = _join_correlation(trace.correlation[records], records, _arg(trace, "wait_record", events))
-    device = _arg(trace, "device", events)
+    record = _join_correlation(trace.correlation[records], records, trace.numbers_at("wait_record", events))
+    device = trace.numbers_at("device", events)
     return SyncEvents(
         call,
-        _find_lanes(trace, device, _arg(trace, "stream", events)),
-        _find_lanes(trace, device, _arg(trace, "wait_stream", events)),
+        _find_lanes(trace, device, trace.numbers_at("stream", events)),
+        _find_lanes(trace, device, trace.numbers_at("wait_stream", events)),
         record,
     )
 
@@ -278,7 +278,7 @@ def _find_lanes(trace: Trace, device: I64, stream: I64) -> I64:
     for number, lane in enumerate(trace.lanes):
         if lane.role is Role.STREAM and len(lane):
             first = np.array([lane.first], np.int64)
-            lanes[int(_arg(trace, "device", first)[0]), int(_arg(trace, "stream", first)[0])] = number
+            lanes[int(trace.numbers_at("device", first)[0]), int(trace.numbers_at("stream", first)[0])] = number
     pairs = zip(device.tolist(), stream.tolist(), strict=True)
     return np.array([lanes.get(pair, NONE) for pair in pairs], np.int64)
 
@@ -291,8 +291,3 @@ def _join_correlation(correlation: I64, events: I32, wanted: I64) -> I64:
     index = np.minimum(np.searchsorted(correlation[order], wanted), len(order) - 1)
     hit = (correlation[order[index]] == wanted) & (wanted > 0)
     return np.where(hit, events[order[index]], NONE).astype(np.int64)
-
-
-def _arg(trace: Trace, name: str, events: I64) -> I64:
-    column = trace.args.get(name)
-    return np.full(len(events), NONE, np.int64) if column is None else column.values_at(events).astype(np.int64)

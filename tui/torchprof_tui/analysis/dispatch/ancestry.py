@@ -8,6 +8,8 @@ levels up by the one 2k levels up.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool
@@ -218,6 +220,23 @@ def _number_preorder(parent: I32) -> tuple[I64, I64]:
     offset = np.empty(len(parent), np.int64)
     offset[order] = before - before[group] + (parent[order] >= 0)
     return _sum_to_root(parent, offset), size
+
+
+def place_siblings(levels: Sequence[I64], parent: I32, weight: I64, amounts: I64, step: Sequence[int]) -> I64:
+    """Place siblings side by side, the heaviest first, from `step` after their parent on: int64[n, c], roots from 0 on.
+
+    `amounts` int64[n, c]: the room that each takes. `levels`: the nodes by depth. With the sizes of the subtrees as the
+    room, and a step of 1, these are the numbers in preorder.
+    """
+    placed = np.zeros(amounts.shape, np.int64)
+    for members in levels:
+        order = members[np.lexsort((-weight[members], parent[members]))]
+        above = parent[order]
+        before = np.cumsum(amounts[order], axis=0) - amounts[order]
+        is_first = np.concatenate([[True], above[1:] != above[:-1]])
+        group = np.maximum.accumulate(np.where(is_first, np.arange(len(order)), 0))
+        placed[order] = np.where(above[:, None] >= 0, placed[above] + step, 0) + before - before[group]
+    return placed
 
 
 def nearest_ancestor(trace: Trace, rows: I64 | I32, kind: Kind = Kind.OP) -> I64:

@@ -7,12 +7,11 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor_or_self
+from torchprof_tui.analysis.dispatch.frame_names import AUTOGRAD_ENGINE_PREFIX, MODULE_CALL_PREFIX
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
-
-MODULE_PREFIX = "nn.Module: "
 
 
 class CallSites:
@@ -59,7 +58,7 @@ class CallSites:
                 calls.append(int(self._module_above[calls[-1]]))
             path = path_of_module[calls.pop()]
             for call in reversed(calls):
-                name = self._trace.names[self._trace.name[call]].removeprefix(MODULE_PREFIX)
+                name = self._trace.names[self._trace.name[call]].removeprefix(MODULE_CALL_PREFIX)
                 path = path_of_module[call] = f"{path}/{name}" if path else name
             path_index.append(index_of_path.setdefault(path, len(index_of_path)))
         return _put_empty_first(np.array(path_index, np.int64)[inverse], list(index_of_path))
@@ -79,7 +78,7 @@ class CallSites:
 
     @cached_property
     def _is_module(self) -> Bool:
-        return np.asarray(self._is_frame & match_names(self._trace, lambda name: name.startswith(MODULE_PREFIX)))
+        return np.asarray(self._is_frame & match_names(self._trace, lambda name: name.startswith(MODULE_CALL_PREFIX)))
 
     @cached_property
     def _calling_frame(self) -> I32:
@@ -117,7 +116,7 @@ class CallSites:
         links = trace.links
         forward_of = np.full(len(trace), -1, np.int32)
         parents = trace.parent[links.backward]
-        is_engine = match_names(trace, lambda name: name.startswith(_AUTOGRAD_ENGINE_PREFIX))
+        is_engine = match_names(trace, lambda name: name.startswith(AUTOGRAD_ENGINE_PREFIX))
         in_engine = parents >= 0
         in_engine[in_engine] = is_engine[parents[in_engine]]
         forward_of[parents[in_engine]] = links.forward[in_engine]
@@ -125,15 +124,8 @@ class CallSites:
         return forward_of
 
 
-_AUTOGRAD_ENGINE_PREFIX = "autograd::engine::evaluate_function"
-
-
 def _put_empty_first(code: I64, texts: list[str]) -> tuple[I32, list[str]]:
     """Renumber so that "" comes first, whether any event has it or not."""
-    if "" not in texts:
-        return (code + 1).astype(np.int32), ["", *texts]
-    empty = texts.index("")
-    order = [empty, *(index for index in range(len(texts)) if index != empty)]
-    number = np.empty(len(texts), np.int32)
-    number[order] = np.arange(len(texts), dtype=np.int32)
-    return number[code], [texts[index] for index in order]
+    ordered = ["", *(text for text in texts if text)]
+    index = {text: number for number, text in enumerate(ordered)}
+    return np.array([index[text] for text in texts], np.int32)[code], ordered

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import compute_depths, find_nearest_ancestor
+from torchprof_tui.analysis.dispatch.ancestry import compute_depths, find_nearest_ancestor, place_siblings
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, is_in, sum_by_index
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
@@ -227,7 +227,7 @@ def _order_nodes(
         total[number] = int(total[parent == number].sum())
 
     weight = np.where(is_in(kind, [int(kind) for kind in GPU_WORK]), total, np.maximum(total, gpu))
-    order = np.argsort(_number_in_preorder(levels, parent, size, weight))
+    order = np.argsort(place_siblings(levels, parent, weight, size[:, None], [1])[:, 0])
     order = order[(parent[order] >= 0) | (size[order] > 1)]
     position = np.full(node_count, -1, np.int64)
     position[order] = np.arange(len(order))
@@ -247,16 +247,3 @@ def _order_nodes(
         root_labels={int(position[number]): label for number, label in enumerate(labels) if position[number] >= 0},
         unlisted_calls=unlisted,
     )
-
-
-def _number_in_preorder(levels: list[I64], parent: I32, size: I64, weight: I64) -> I64:
-    """Number the nodes in preorder, siblings by weight, heaviest first: int64[n]."""
-    position = np.zeros(len(parent), np.int64)
-    for members in levels:
-        order = members[np.lexsort((-weight[members], parent[members]))]
-        before = np.cumsum(size[order]) - size[order]
-        first = np.concatenate([[True], parent[order][1:] != parent[order][:-1]])
-        group = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
-        start = np.where(parent[order] >= 0, position[parent[order]] + 1, 0)
-        position[order] = start + before - before[group]
-    return position

@@ -19,7 +19,7 @@ from torchprof_tui.trace.core.arrays import I32, I64, is_in, sorted_unique
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
-from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.model.trace import SparseColumn, Trace
 
 
 def find_autograd_partners(trace: Trace, path: list[int]) -> tuple[int, int]:
@@ -287,13 +287,12 @@ class ChainFinder:
         external_id = ids.get(event) if ids is not None else None
         if external_id is None or self._ops_by_external_id is None:
             return -1
-        op_ids, ops = self._ops_by_external_id
-        index = int(np.searchsorted(op_ids, external_id))
-        return int(ops[index]) if index < len(op_ids) and op_ids[index] == external_id else -1
+        op = self._ops_by_external_id.get(external_id)
+        return -1 if op is None else int(op)
 
     @cached_property
-    def _ops_by_external_id(self) -> tuple[I64, I32] | None:
-        """(External ids ascending, the op of each); None unless the ids are shown to be ops' ids.
+    def _ops_by_external_id(self) -> SparseColumn | None:
+        """The op of each External id; None unless the ids are shown to be ops' ids.
 
         In traces of torch 1.1x to 2.3 the External id of a launch is its correlation. Ids are therefore used only if
         the GPU events that have a launch carry the id of an ancestor op of that launch.
@@ -305,18 +304,13 @@ class ChainFinder:
         kinds = trace.kind[ids.events]
         on_op = kinds == Kind.OP
         order = np.argsort(ids.values[on_op], kind="stable")
-        op_ids: I64 = ids.values[on_op][order].astype(np.int64)
-        ops: I32 = ids.events[on_op][order]
-        if not len(op_ids):
-            return None
+        ops = SparseColumn(ids.values[on_op][order].astype(np.int64), ids.events[on_op][order])
         on_work = is_in(kinds, [int(kind) for kind in GPU_WORK])
         launches = trace.links.launch_of[ids.events[on_work]]
         linked = launches >= 0
-        work_ids = ids.values[on_work][linked]
-        index = np.minimum(np.searchsorted(op_ids, work_ids), len(op_ids) - 1)
-        matching_ops = np.where(op_ids[index] == work_ids, ops[index], -1)
+        matching_ops = ops.values_at(ids.values[on_work][linked].astype(np.int64)).astype(np.int32)
         agrees = is_ancestor_or_self(trace.parent, matching_ops, launches[linked])
-        return (op_ids, ops) if len(agrees) and agrees.mean() >= MIN_EXTERNAL_ID_AGREEMENT else None
+        return ops if len(agrees) and agrees.mean() >= MIN_EXTERNAL_ID_AGREEMENT else None
 
 
 def find_chain(trace: Trace, event: int) -> Chain:

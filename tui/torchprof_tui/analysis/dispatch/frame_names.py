@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import replace
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any
@@ -38,7 +37,7 @@ class AnnotationOrigin(IntEnum):
 @record
 class Frame:
     """A Python frame. `file`: as recorded. `line`: where the function begins; None for a frame that was open when the
-    recording began, of which the profiler records the line that ran at that moment (`forget_line`)."""
+    recording began, of which the profiler records the line that ran at that moment."""
 
     file: str
     line: int | None
@@ -55,12 +54,9 @@ class Frame:
         kept = parts[-2:] if parts[-1] in ("__init__.py", "__main__.py") else parts[-1:]
         return f"{'/'.join(kept)}{'' if self.line is None else f'({self.line})'}: {self.function}"
 
-    def forget_line(self) -> Frame:
-        """Return this frame without a line: it began before the recording."""
-        return replace(self, line=None)
-
 
 MODULE_CALL_PREFIX = "nn.Module: "
+AUTOGRAD_ENGINE_PREFIX = "autograd::engine::evaluate_function"
 MODULE_CODE = "<module>"  # what Python calls the code of a file outside its functions
 
 _FRAME = compile_later(r"(?P<file>.+?)\((?P<line>\d{1,9})\): (?P<function>.*)", re.DOTALL)
@@ -133,7 +129,6 @@ def parse_frame(name: str) -> Frame | None:
 
 
 def classify_file(file: str) -> FrameOrigin:
-    """Classify the file of a frame, as the profiler recorded it."""
     if file.startswith("<"):
         return FrameOrigin.USER if file.startswith(_INTERACTIVE) else FrameOrigin.INTERNAL
     if _TORCH.search(file) or RECORDER_FRAME.search(file) or _GENERATED.search(file):
@@ -155,7 +150,6 @@ def classify_file(file: str) -> FrameOrigin:
 
 @lru_cache(maxsize=4096)
 def classify_annotation(name: str) -> AnnotationOrigin:
-    """Classify an annotation (`record_function`) by its name."""
     if _INTERNAL_ANNOTATIONS.match(name):
         return AnnotationOrigin.INTERNAL
     return AnnotationOrigin.TORCH if _TORCH_ANNOTATIONS.match(name) else AnnotationOrigin.USER

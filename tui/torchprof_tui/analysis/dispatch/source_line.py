@@ -21,6 +21,7 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.chain import Chain, HopRole, find_partner_by_sequence
 from torchprof_tui.analysis.dispatch.frame_names import (
+    AUTOGRAD_ENGINE_PREFIX,
     FRAME,
     MODULE,
     MODULE_CALL_PREFIX,
@@ -34,9 +35,7 @@ from torchprof_tui.analysis.dispatch.frame_names import (
     parse_frame,
     parse_recorded_line,
 )
-from torchprof_tui.analysis.dispatch.frame_names import (
-    SourceLine as SourceLine,
-)
+from torchprof_tui.analysis.dispatch.frame_names import SourceLine as SourceLine
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.gpu_time import cover_events
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, find_largest, is_in, sorted_unique
@@ -155,8 +154,6 @@ MAX_FRUITLESS_READS = 3
 GAP_SAMPLES = 64
 """Times at which the thread is examined in a gap. A line found at more than half of them covers about half of it."""
 
-BACKWARD_ENGINE_PREFIX = "autograd::engine::evaluate_function"
-
 
 class _Sort(IntEnum):
     """What an event says about a line, the best first."""
@@ -171,10 +168,7 @@ class _Sort(IntEnum):
 
 _Said = tuple[_Sort, "Frame | None", str]  # the frame, or the text of an annotation or the name of a module
 _FRAME_SORTS = {FrameOrigin.USER: _Sort.USER_FRAME, FrameOrigin.LIBRARY: _Sort.LIBRARY_FRAME}
-_ANNOTATION_SORTS = {
-    AnnotationOrigin.USER: _Sort.ANNOTATION,
-    AnnotationOrigin.TORCH: _Sort.TORCH_ANNOTATION,
-}
+_ANNOTATION_SORTS = {AnnotationOrigin.USER: _Sort.ANNOTATION, AnnotationOrigin.TORCH: _Sort.TORCH_ANNOTATION}
 _SAYS_NOTHING: _Said = (_Sort.NOTHING, None, "")
 
 MAX_KEPT_LINES = 20_000  # lines that a finder keeps: the checks of neighbouring ranges ask for those of the same events
@@ -220,19 +214,15 @@ class SourceLineFinder:
             self._frame_lines[event] = line
         return line
 
-    def _search_line(self, path: list[int], read_args: bool) -> SourceLine | None:
-        user, found, backward = self._climb(path)
+    def _search_line(self, path: list[int], read_args: bool, into_forward: bool = True) -> SourceLine | None:
+        """Find the line of a path (innermost first); with `into_forward` of a backward event that of its forward op."""
+        user, found, backward = self._climb(path, into_forward)
         if user is not None:
             return build_frame_line(user, found.library)
         if backward < 0:
             return self._choose(found, path, read_args)
         line = self._find_backward_line(path[: backward + 1], read_args)
-        return self._find_own_line(path, read_args) if line is None else line
-
-    def _find_own_line(self, path: list[int], read_args: bool) -> SourceLine | None:
-        """Find the line of a path by its own frames, also those around a backward event."""
-        user, found, _ = self._climb(path, into_forward=False)
-        return self._choose(found, path, read_args) if user is None else build_frame_line(user, found.library)
+        return self._search_line(path, read_args, into_forward=False) if line is None else line
 
     def find_chain_line(self, chain: Chain) -> SourceLine | None:
         """Find the line that the CPU end of a chain comes from: its innermost hop that is no GPU work."""
@@ -321,7 +311,7 @@ class SourceLineFinder:
             path.append(event)
         return path
 
-    def _climb(self, path: list[int], into_forward: bool = True) -> tuple[Frame | None, _Candidates, int]:
+    def _climb(self, path: list[int], into_forward: bool) -> tuple[Frame | None, _Candidates, int]:
         """Search a path (innermost first) for a user frame.
 
         Returns (the frame or None, what else was found, the index of the outermost backward event below that frame or
@@ -399,9 +389,9 @@ class SourceLineFinder:
             time = int(trace.start[node])
             for step in trace.steps_of_event(node):
                 if step.start <= time < step.start + step.duration and trace.lane[step.event] != trace.lane[node]:
-                    return self._find_own_line(self._list_path(innermost_at(trace, step.event, time)), read_args=False)
+                    return self._search_line(self._list_path(innermost_at(trace, step.event, time)), False, False)
             return None
-        line = self._find_own_line(self._list_path(forward), read_args)
+        line = self._search_line(self._list_path(forward), read_args, into_forward=False)
         return None if line is None else replace(line, from_forward=True)
 
     @cached_property
@@ -415,7 +405,7 @@ class SourceLineFinder:
     def _is_backward(self) -> Bool:
         """bool[n]: whether an event runs a node of the backward graph, or is the engine's call around one."""
         trace = self.trace
-        marked = match_names(trace, lambda name: name.startswith(BACKWARD_ENGINE_PREFIX))
+        marked = match_names(trace, lambda name: name.startswith(AUTOGRAD_ENGINE_PREFIX))
         threads = trace.args.get("forward_thread")
         if threads is not None:
             marked[threads.events[np.asarray(threads.values, dtype=np.int64) > 0]] = True
@@ -429,7 +419,7 @@ class SourceLineFinder:
         name = int(self.trace.name[event])
         if name not in self._frames:
             frame = parse_frame(self.trace.names[name])
-            self._frames[name] = frame.forget_line() if frame and name in self.open_names else frame
+            self._frames[name] = replace(frame, line=None) if frame and name in self.open_names else frame
         return self._frames[name]
 
     @cached_property

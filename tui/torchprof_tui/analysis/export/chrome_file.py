@@ -15,16 +15,15 @@ from torchprof_tui.analysis.slicing.document_writer import (
     map_entries_to_events,
     open_trace_file,
     read_chunks,
+    read_times,
     write_document,
     write_header,
 )
 from torchprof_tui.trace.build.event_kinds import PROFILER_PIDS
 from torchprof_tui.trace.core.bounded_json import dump_bounded
-from torchprof_tui.trace.core.problems import ProblemTally
 from torchprof_tui.trace.core.process_state import pause_garbage_collection
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.decode.interning import text_of
-from torchprof_tui.trace.decode.timestamps import parse_times
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.ranks import Rank, Ranks
 from torchprof_tui.trace.model.raw_events import ARGS, NO_TIME
@@ -78,7 +77,7 @@ class RankEntries:
             entries = parse_chunk(text)
             times = None
             if self._shift:
-                times = parse_times([entry.get("ts") for entry in entries], text, ProblemTally()).tolist()
+                times = read_times(entries, text).tolist()
             for place, entry in enumerate(entries):
                 if times is not None and times[place] != NO_TIME:
                     ns = times[place] + self._shift
@@ -101,15 +100,12 @@ class RankEntries:
                 own = int(pid) if is_kept else first_new + len(self._pids)
                 self._pids[pid] = self._rank.number * self._numbers.per_rank + own
             entry["pid"] = self._pids[pid]
-        for key in _FLOW_KEYS:
-            if key in entry:
-                entry[key] = self._renumber(entry[key])
         args = entry.get("args")
+        for values, keys in ((entry, _FLOW_KEYS), (args, _LOCAL_ARGS)):
+            if isinstance(values, dict):
+                values |= {key: self._renumber(values[key]) for key in keys if key in values}
         if not isinstance(args, dict):
             return
-        for key in _LOCAL_ARGS:
-            if key in args:
-                args[key] = self._renumber(args[key])
         number = entry.get("pid")
         if entry.get("ph") != "M" or not isinstance(number, int):
             return

@@ -68,7 +68,6 @@ class DictionaryColumn:
         return np.array(self.values, dtype=object)[self.codes]
 
     def texts(self, begin: int, end: int) -> list[str]:
-        """Return the texts of rows begin..end-1."""
         values = self.values
         return [values[code] for code in self.codes[begin:end].tolist()]
 
@@ -189,7 +188,6 @@ class EventColumns:
         return DictionaryColumn(self._number_of_lane(codes), list(index))
 
     def _number_of_lane(self, numbers: list[int]) -> I32:
-        """Return the number of the lane of each event."""
         return _protect(np.array(numbers, np.int32)[self.trace.lane] if len(self) else np.zeros(0, np.int32))
 
 

@@ -77,7 +77,6 @@ class FlameTree:
         return int(self.total_ns[0])
 
     def label(self, node: int) -> str:
-        """Return the name of a node, as recorded."""
         return self.names[int(self.name[node])]
 
     def list_path(self, node: int) -> list[int]:
@@ -102,20 +101,16 @@ def iterate_folded_lines(tree: FlameTree) -> Iterator[str]:
 def build_speedscope(tree: FlameTree, name: str) -> dict[str, Any]:
     """Build the document of a sampled profile in ns; the weights sum to the tree's total."""
     indexes: dict[str, int] = {}
-    labels = _list_labels(tree)
-    numbers = [indexes.setdefault(label, len(indexes)) for label in labels]
-    samples, weights = [], []
-    for path, value in _iterate_paths(tree, numbers):
-        samples.append(list(path))
-        weights.append(value)
+    numbers = [indexes.setdefault(label, len(indexes)) for label in _list_labels(tree)]
+    found = [(list(path), value) for path, value in _iterate_paths(tree, numbers)]
     profile = {
         "type": "sampled",
         "name": name,
         "unit": "nanoseconds",
         "startValue": 0,
         "endValue": tree.total,
-        "samples": samples,
-        "weights": weights,
+        "samples": [path for path, _ in found],
+        "weights": [value for _, value in found],
     }
     return {
         "$schema": SPEEDSCOPE_SCHEMA,
@@ -128,7 +123,6 @@ def build_speedscope(tree: FlameTree, name: str) -> dict[str, Any]:
 
 
 def format_speedscope(tree: FlameTree, name: str) -> str:
-    """Format the document of `build_speedscope` as JSON."""
     return json.dumps(build_speedscope(tree, name), ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
@@ -142,11 +136,9 @@ def _list_labels(tree: FlameTree) -> list[str]:
 def _iterate_paths(tree: FlameTree, labels: list[Any]) -> Iterator[tuple[list[Any], int]]:
     """Yield (labels from below the root, ns) of each node with time of its own. The list changes afterwards."""
     path: list[Any] = []
-    for node, (depth, value) in enumerate(zip(tree.depth.tolist(), tree.value_ns.tolist(), strict=True)):
-        if node == 0:
-            continue
+    for label, depth, value in zip(labels[1:], tree.depth[1:].tolist(), tree.value_ns[1:].tolist(), strict=True):
         del path[depth - 1 :]
-        path.append(labels[node])
+        path.append(label)
         if value:
             yield path, value
 

@@ -8,17 +8,17 @@ from torchprof_tui.analysis.dispatch.ancestry import (
     compute_depths,
     find_nearest_ancestor_or_self,
     include_ancestors,
+    place_siblings,
 )
-from torchprof_tui.analysis.dispatch.frame_names import MODULE_CALL_PREFIX
+from torchprof_tui.analysis.dispatch.frame_names import AUTOGRAD_ENGINE_PREFIX, MODULE_CALL_PREFIX
 from torchprof_tui.analysis.flame.flame_tree import FlameTree, FoldBy, FoldTime, NoFramesError
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
-
-_ENGINE_PREFIX = "autograd::engine::evaluate_function"
 
 RECORD_FRAMES = {
     FoldBy.STACK: "this trace has no Python stacks: record it with with_stack=True",
@@ -36,16 +36,13 @@ def select_timed_events(trace: Trace, time: FoldTime, only: Bool | None = None) 
     time is the time of each event on a thread without the events nested in it.
     """
     values = trace.duration if time is FoldTime.GPU else trace.self_duration
-    selected = (is_gpu_work(trace) if time is FoldTime.GPU else is_on_thread(trace)) & (np.asarray(values) > 0)
+    selected = (work_mask(np.asarray(trace.kind)) if time is FoldTime.GPU else is_on_thread(trace)) & (
+        np.asarray(values) > 0
+    )
     if only is not None:
         selected &= only
     events = np.flatnonzero(selected).astype(np.int32)
     return events, np.asarray(values)[events].astype(np.int64)
-
-
-def is_gpu_work(trace: Trace) -> Bool:
-    """Select kernels, collectives, copies and memsets: bool[n]."""
-    return work_mask(np.asarray(trace.kind))
 
 
 def is_on_thread(trace: Trace) -> Bool:
@@ -62,8 +59,7 @@ def select_frames(trace: Trace, fold_by: FoldBy) -> Bool:
     if fold_by is FoldBy.STACK:
         frames = is_python
     elif fold_by is FoldBy.MODULE:
-        is_module_name = np.fromiter((name.startswith(MODULE_CALL_PREFIX) for name in trace.names), np.bool_)
-        frames = is_python & (is_module_name[trace.name] if len(is_module_name) else is_python)
+        frames = is_python & match_names(trace, lambda name: name.startswith(MODULE_CALL_PREFIX))
     else:
         frames = is_on_thread(trace) & ~is_python
     if not frames.any():
@@ -84,20 +80,19 @@ def link_callers(trace: Trace, fold_by: FoldBy) -> I32:
         # A damaged file may link a forward op to a later call, which would make a cycle.
         is_later = trace.start[backward] > trace.start[forward]
         backward, forward = backward[is_later], forward[is_later]
-        is_engine = np.fromiter((name.startswith(_ENGINE_PREFIX) for name in trace.names), np.bool_, len(trace.names))
+        is_engine = match_names(trace, lambda name: name.startswith(AUTOGRAD_ENGINE_PREFIX))
         around = trace.parent[backward].astype(np.int64)
         in_engine = np.flatnonzero(around >= 0)
-        in_engine = in_engine[is_engine[trace.name[around[in_engine]]]]
+        in_engine = in_engine[is_engine[around[in_engine]]]
         in_engine = in_engine[trace.start[around[in_engine]] > trace.start[forward[in_engine]]]
         caller[around[in_engine]] = forward[in_engine]
         caller[backward] = forward
-    work = np.flatnonzero(is_gpu_work(trace))
+    work = np.flatnonzero(work_mask(np.asarray(trace.kind)))
     caller[work] = trace.links.launch_of[work]
     return caller
 
 
 def has_frames(trace: Trace, fold_by: FoldBy) -> bool:
-    """Return whether a trace has frames of this sort."""
     try:
         select_frames(trace, fold_by)
     except NoFramesError:
@@ -130,7 +125,7 @@ def fold_trace(trace: Trace, fold_by: FoldBy, time: FoldTime, only: Bool | None 
         raise NoFramesError(NO_GPU_WORK if time is FoldTime.GPU else NO_CPU_TIME)
     caller = link_callers(trace, fold_by)
     if time is FoldTime.GPU:
-        is_frame = is_frame | is_gpu_work(trace)
+        is_frame = is_frame | work_mask(np.asarray(trace.kind))
     nearest = find_nearest_ancestor_or_self(caller, is_frame)
     frame_above = np.where(caller >= 0, nearest[np.maximum(caller, 0)], np.int32(-1)).astype(np.int32)
     leaf = nearest[samples]
@@ -142,7 +137,7 @@ def fold_trace(trace: Trace, fold_by: FoldBy, time: FoldTime, only: Bool | None 
     index = np.full(len(trace) + 1, -1, np.int32)  # the last one: of -1
     index[frames] = np.arange(len(frames), dtype=np.int32)
     names = _Names(trace, fold_by, time)
-    is_work = is_gpu_work(trace)[frames]
+    is_work = work_mask(np.asarray(trace.kind))[frames]
     outer = np.where(caller[frames] >= 0, _NO_FRAME, _NO_LAUNCH)
     nodes = _merge_paths(
         index[frame_above[frames]],
@@ -250,7 +245,8 @@ def _order_nodes(columns: _Columns, names: list[str], fold_by: FoldBy, time: Fol
     """Sum up the subtrees, drop nodes without time, and number the others in preorder, heaviest child first."""
     parent, total = columns.parent, columns.value.copy()
     depth = compute_depths(parent)
-    levels = np.split(np.argsort(depth, kind="stable"), np.cumsum(np.bincount(depth))[:-1])
+    # By name, which decides between siblings that take equally long.
+    levels = np.split(np.lexsort((columns.name, depth)), np.cumsum(np.bincount(depth))[:-1])
     for members in reversed(levels[1:]):
         np.add.at(total, parent[members], total[members])
     keep = total > 0
@@ -258,18 +254,7 @@ def _order_nodes(columns: _Columns, names: list[str], fold_by: FoldBy, time: Fol
     size = keep.astype(np.int64)
     for members in reversed(levels[1:]):
         np.add.at(size, parent[members], size[members])
-    position = np.zeros(len(parent), np.int64)
-    offset = np.zeros(len(parent), np.int64)
-    for members in levels[1:]:
-        order = members[keep[members]]
-        order = order[np.lexsort((columns.name[order], -total[order], parent[order]))]
-        if not len(order):
-            break
-        is_first = np.concatenate([[True], parent[order][1:] != parent[order][:-1]])
-        group = np.maximum.accumulate(np.where(is_first, np.arange(len(order)), 0))
-        for result, amount, base in ((position, size, 1), (offset, total, 0)):
-            before = np.cumsum(amount[order]) - amount[order]
-            result[order] = result[parent[order]] + base + before - before[group]
+    position, offset = place_siblings(levels, parent, total, np.stack([size, total], axis=1), [1, 0]).T
     kept = np.flatnonzero(keep)
     kept = kept[np.argsort(position[kept])]
     above = parent[kept]

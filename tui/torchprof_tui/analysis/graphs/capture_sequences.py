@@ -42,9 +42,6 @@ class NodeType(IntEnum):
     FILL = 2
 
 
-_TYPE_OF_KIND = {Kind.COPY: NodeType.COPY, Kind.MEMSET: NodeType.FILL}
-
-
 @record
 class CaptureSequence:
     """k launches in program order that one graph may have been captured from.
@@ -68,7 +65,6 @@ class CaptureSequence:
 
     @property
     def has_names(self) -> bool:
-        """Whether the kernels' names are known."""
         return any(self.names)
 
 
@@ -101,7 +97,7 @@ def list_captures(trace: Trace) -> list[CaptureSequence]:
                 _call_types(trace, group),
                 [names.get(call, "") for call in group.tolist()],
                 [trace.names[trace.name[event]] if event >= 0 else "" for event in op.tolist()],
-                _grids(trace, group),
+                trace.numbers_at("grid", group, shape=(3,)),
                 False,
                 batch,
             )
@@ -124,15 +120,26 @@ def list_eager_runs(trace: Trace) -> list[CaptureSequence]:
     bounds = [(step.start, step.start + step.duration) for step in trace.steps[-MAX_STEPS:]]
     groups = [(time >= begin) & (time < end) for begin, end in bounds] if len(trace.steps) > 1 else []
     groups.append(np.ones(len(work), np.bool_))
-    return [_build_eager_run(trace, work[group], launch[group]) for group in groups if group.any()]
+    return [
+        CaptureSequence(
+            launch[group],
+            node_types(trace, work[group]),
+            [trace.names[name] for name in trace.name[work[group]].tolist()],
+            [""] * int(np.count_nonzero(group)),
+            trace.numbers_at("grid", work[group], shape=(3,)),
+            True,
+        )
+        for group in groups
+        if group.any()
+    ]
 
 
 def node_types(trace: Trace, work: I32) -> U8:
     """Return the type of each piece of GPU work: uint8[k]. Helper kernels that copy and fill count as such."""
-    table = np.zeros(256, np.uint8)
-    for kind, node_type in _TYPE_OF_KIND.items():
-        table[int(kind)] = node_type
-    types: U8 = table[trace.kind[work]]
+    kind = trace.kind[work]
+    types: U8 = np.select(
+        [kind == Kind.COPY, kind == Kind.MEMSET], [NodeType.COPY, NodeType.FILL], NodeType.KERNEL
+    ).astype(np.uint8)
     names, inverse = np.unique(trace.name[work], return_inverse=True)
     helper = np.full(len(names), NodeType.KERNEL, np.uint8)  # that copies or fills in place of the copy engine
     for index, name in enumerate(trace.names[name] for name in names.tolist()):
@@ -144,19 +151,10 @@ def node_types(trace: Trace, work: I32) -> U8:
     return np.where(helper[inverse] > 0, helper[inverse], types) if len(names) else types
 
 
-def _build_eager_run(trace: Trace, work: I32, launch: I32) -> CaptureSequence:
-    names = [trace.names[name] for name in trace.name[work].tolist()]
-    return CaptureSequence(launch, node_types(trace, work), names, [""] * len(work), _grids(trace, work), True)
-
-
 def _find_node_calls(trace: Trace) -> I32:
     """Find the runtime calls that launch kernels, copies or fills, by time; without calls made inside another such."""
-    is_node = np.fromiter(
-        (_NODE_CALL.search(name) is not None and _NO_NODE_CALL.search(name) is None for name in trace.names),
-        np.bool_,
-        len(trace.names),
-    )
-    mask: Bool = (trace.kind == Kind.RUNTIME) & is_node[trace.name]
+    is_node = match_names(trace, lambda name: bool(_NODE_CALL.search(name)) and not _NO_NODE_CALL.search(name))
+    mask: Bool = (trace.kind == Kind.RUNTIME) & is_node
     calls = np.flatnonzero(mask)
     parent = trace.parent[calls]
     calls = calls[(parent < 0) | ~mask[np.maximum(parent, 0)]]
@@ -201,13 +199,6 @@ def _kernel_of(entry: object) -> str:
     args = entry.get("args") if isinstance(entry, dict) else None
     name = args.get("kernel") if isinstance(args, dict) else None
     return name if isinstance(name, str) else ""
-
-
-def _grids(trace: Trace, events: I32) -> I64:
-    column = trace.args.get("grid")
-    if column is None or not len(column.events):
-        return np.full((len(events), 3), -1, np.int64)
-    return column.values_at(events, -1).astype(np.int64)
 
 
 def _find_batch(trace: Trace, call: int) -> int:

@@ -18,6 +18,7 @@ from torchprof_tui.analysis.dispatch.ancestry import (
 from torchprof_tui.analysis.dispatch.call_tree import DispatchTree, InsertedCalls, build_dispatch_tree
 from torchprof_tui.analysis.dispatch.frame_names import MODULE_CALL_PREFIX
 from torchprof_tui.analysis.graphs.captured_ops import CapturedOps, get_captured_ops
+from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
@@ -73,15 +74,13 @@ def remove_mark(name: str) -> str:
 
 
 def select_ops(trace: Trace) -> Bool:
-    """Select ops as levels: bool[n]."""
     return np.asarray(trace.kind == Kind.OP)
 
 
 def select_modules_and_ops(trace: Trace) -> Bool:
     """Select calls of an nn.Module, and ops: bool[n]."""
-    is_module = np.fromiter((name.startswith(MODULE_CALL_PREFIX) for name in trace.names), np.bool_, len(trace.names))
-    selected: Bool = select_ops(trace) | (np.asarray(trace.kind == Kind.PYTHON) & is_module[trace.name])
-    return selected
+    is_module = match_names(trace, lambda name: name.startswith(MODULE_CALL_PREFIX))
+    return np.asarray(select_ops(trace) | (is_module & (trace.kind == Kind.PYTHON)))
 
 
 def list_captured_nodes(trace: Trace, ops: CapturedOps, find_levels: FindLevels) -> CapturedNodes:
@@ -123,7 +122,6 @@ def number_marked_names(trace: Trace, ops: CapturedOps, nodes: CapturedNodes, na
 def _list_nodes_of(
     trace: Trace, ops: CapturedOps, source: int, replay_of_work: I64, find_levels: FindLevels
 ) -> CapturedNodes:
-    """List the captured calls of one source."""
     work = np.flatnonzero((ops.join.capture == source) & (ops.join.launch >= 0))
     nothing = np.empty(0, np.int64)
     if not len(work):

@@ -28,7 +28,7 @@ from torchprof_tui.analysis.graphs.replay_join import (
     join_replays,
 )
 from torchprof_tui.analysis.search.name_search import OP_LABELS, EventLabels
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, U8
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
@@ -44,16 +44,6 @@ class NodeAnnotations:
 
     index: I32
     texts: tuple[str, ...]
-
-    def text_of(self, work_index: int) -> str:
-        """Return the annotation of one piece of work, "" for none."""
-        return self.texts[int(self.index[work_index])]
-
-    @property
-    def has_text(self) -> Bool:
-        """Which pieces of work are annotated: bool[W]."""
-        has_text: Bool = self.index > 0
-        return has_text
 
 
 def read_node_annotations(trace: Trace, replays: Replays) -> NodeAnnotations:
@@ -163,7 +153,7 @@ class CapturedOps:
         if index < 0 or self.join.reason[index] != Reason.MATCHED:
             return None
         capture = int(self.join.capture[index])
-        annotation = self.annotations.text_of(index)
+        annotation = self.annotations.texts[int(self.annotations.index[index])]
         if capture < 0:
             return CapturedOp(OpSource.ANNOTATIONS, None, -1, -1, Doubt.NONE, annotation)
         source = OpSource.EAGER if self.join.is_eager[index] else OpSource.CAPTURE
@@ -231,7 +221,8 @@ def build_captured_ops(trace: Trace, captures: Sequence[Trace]) -> CapturedOps:
     annotations = read_node_annotations(trace, replays)
     sources = (*captures, trace)
     join = join_replays(trace, replays, sources, own_index=len(captures))
-    join.reason[(join.reason != Reason.MATCHED) & annotations.has_text] = Reason.MATCHED
+    is_annotated = annotations.index > 0
+    join.reason[is_annotated] = Reason.MATCHED
     op = np.full(len(replays.work), -1, np.int32)
     reason = join.reason.copy()
     for index, source in enumerate(sources):
@@ -241,7 +232,7 @@ def build_captured_ops(trace: Trace, captures: Sequence[Trace]) -> CapturedOps:
             launch = join.launch[chosen]
             op[chosen] = find_nearest_ancestor_or_self(source.parent, is_op)[launch]
             is_op_lane = np.bincount(source.lane[is_op], minlength=len(source.lanes)) > 0
-            has_none = ~is_op_lane[source.lane[launch]] & ~annotations.has_text[chosen]
+            has_none = ~is_op_lane[source.lane[launch]] & ~is_annotated[chosen]
             reason[chosen[has_none]] = Reason.NO_OPS_OF_THREAD
     order = np.argsort(replays.work, kind="stable")
     return CapturedOps(replays, tuple(captures), join, op, reason, annotations, order, replays.work[order])

@@ -120,10 +120,6 @@ class ReplayedSequence:
     def __len__(self) -> int:
         return len(self.name)
 
-    def select(self, part: slice, is_ordered: bool) -> ReplayedSequence:
-        """Select the work of one replay from that of all."""
-        return ReplayedSequence(self.name[part], self.node_type[part], self.stream[part], self.grid[part], is_ordered)
-
 
 class Doubt(IntEnum):
     """Why the shapes of a matched kernel may be others than those of its capture."""
@@ -205,11 +201,10 @@ def match_by_order(replay: ReplayedSequence, capture: CaptureSequence, codes: Na
     Where the replay ran on several streams the order of capture is found as `stream_order` describes.
     """
     size = len(replay)
-    if size != len(capture) or (_count_types(replay.node_type) != _count_types(capture.node_type)).any():
+    if size != len(capture) or (np.sort(replay.node_type) != np.sort(capture.node_type)).any():
         return None
     streams = sorted_unique(replay.stream)
-    key = np.where(replay.node_type == NodeType.KERNEL, replay.name, -2 - replay.node_type.astype(np.int64))
-    kinds, first, row = np.unique(key, return_index=True, return_inverse=True)
+    kinds, first, row = np.unique(_node_keys(replay.name, replay.node_type), return_index=True, return_inverse=True)
     scores = score_calls([codes.text(code) for code in kinds.tolist()], capture.op_names)
     differs = replay.node_type[first][:, None] != capture.node_type[None, :]
     scores = np.where(differs, FORBIDDEN, scores)
@@ -227,10 +222,6 @@ def match_by_order(replay: ReplayedSequence, capture: CaptureSequence, codes: Na
     found = np.flatnonzero(position >= 0)
     affinity = int(scores[row[found], position[found]].sum())
     return NodeMatch(position, no_doubt, 0, 0, size, affinity, is_ambiguous=True)
-
-
-def _count_types(node_type: U8) -> I64:
-    return np.bincount(node_type, minlength=len(NodeType))
 
 
 def match_exactly(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes) -> NodeMatch | None:

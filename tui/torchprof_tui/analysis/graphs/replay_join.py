@@ -70,10 +70,10 @@ def find_replays(trace: Trace) -> Replays:
     offset = np.arange(first[-1]) - np.repeat(first[:-1], size)
     work = trace.links.work_order[np.repeat(work_first[launch].astype(np.int64), size) + offset]
     replay = np.repeat(np.arange(len(launch)), size)
-    node = _column_at(trace, "graph_node", work, 0)
+    node = trace.numbers_at("graph_node", work, 0)
     has_node_ids = np.ones(len(launch), np.bool_)
     has_node_ids[replay[node <= 0]] = False
-    stream = _column_at(trace, "stream", work, -1)
+    stream = trace.numbers_at("stream", work)
     start = trace.start[work]
     rank = np.where(has_node_ids[replay], node, _stream_starts(replay, stream, start))
     order = np.lexsort((start, rank, replay))
@@ -92,23 +92,12 @@ def find_graph_launches(trace: Trace) -> I32:
     texts = [trace.names[name] for name in names.tolist()]
     is_named = np.array([_GRAPH_LAUNCH.search(text) is not None for text in texts], np.bool_)
     is_split = np.array([_SPLIT_CALL.search(text) is not None for text in texts], np.bool_)
-    if not len(calls):
-        return np.empty(0, np.int32)
     chosen = calls[is_named[inverse] | (~is_split[inverse] & (count[calls] > 1))]
     return chosen[np.argsort(trace.start[chosen], kind="stable")].astype(np.int32)
 
 
-def _column_at(trace: Trace, name: str, events: I32, missing: int) -> I64:
-    column = trace.args.get(name)
-    if column is None:
-        return np.full(len(events), missing, np.int64)
-    return column.values_at(events, missing).astype(np.int64)
-
-
 def _stream_starts(replay: I64, stream: I64, start: I64) -> I64:
     """Return the first start of each piece's stream within its replay: int64[W], so that streams sort by it."""
-    if not len(replay):
-        return np.empty(0, np.int64)
     order = np.lexsort((start, stream, replay))
     is_first = np.ones(len(order), np.bool_)
     is_first[1:] = (np.diff(replay[order]) != 0) | (np.diff(stream[order]) != 0)
@@ -180,13 +169,13 @@ def join_replays(trace: Trace, replays: Replays, sources: Sequence[Trace], own_i
         return join
     names, inverse = np.unique(trace.name[replays.work], return_inverse=True)
     code = codes.encode([trace.names[name] for name in names.tolist()])[inverse]
-    grid = trace.args.get("grid")
-    grids = np.full((len(replays.work), 3), -1, np.int64) if grid is None else grid.values_at(replays.work, -1)
-    columns = ReplayedSequence(code, node_types(trace, replays.work), replays.stream, grids.astype(np.int64), False)
+    grids = trace.numbers_at("grid", replays.work, shape=(3,))
+    types = node_types(trace, replays.work)
     aligned = 0
-    for members in _group_equal_replays(replays, columns).values():
-        begin, end = replays.first[members[0] : members[0] + 2].tolist()
-        sequence = columns.select(slice(begin, end), bool(replays.has_node_ids[members[0]]))
+    for members in _group_equal_replays(replays, code, grids).values():
+        part = slice(*replays.first[members[0] : members[0] + 2].tolist())
+        is_ordered = bool(replays.has_node_ids[members[0]])
+        sequence = ReplayedSequence(code[part], types[part], replays.stream[part], grids[part], is_ordered)
         batch = _find_step_batch(trace, int(replays.launch[members[0]]))
         own_names = frozenset(sequence.name.tolist())
         named = [each for each in candidates if each.sequence.has_names and own_names <= each.names]
@@ -203,11 +192,11 @@ def join_replays(trace: Trace, replays: Replays, sources: Sequence[Trace], own_i
     return join
 
 
-def _group_equal_replays(replays: Replays, columns: ReplayedSequence) -> dict[bytes, I64]:
+def _group_equal_replays(replays: Replays, code: I64, grids: I64) -> dict[bytes, I64]:
     """Group the replays with the same kernels, grids and changes of stream: key → replays int64[k], ascending."""
     change = np.diff(replays.stream, prepend=-1) != 0
     change[replays.first[:-1][replays.sizes > 0]] = False
-    key = np.column_stack([columns.name * 2 + change, columns.grid])
+    key = np.column_stack([code * 2 + change, grids])
     groups: dict[bytes, list[int]] = {}
     for replay, (begin, end) in enumerate(zip(replays.first[:-1].tolist(), replays.first[1:].tolist(), strict=True)):
         groups.setdefault(key[begin:end].tobytes(), []).append(replay)

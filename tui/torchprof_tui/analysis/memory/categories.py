@@ -15,7 +15,7 @@ from enum import IntEnum
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_outermost_ancestor, include_ancestors
-from torchprof_tui.analysis.dispatch.call_sites import MODULE_PREFIX
+from torchprof_tui.analysis.dispatch.frame_names import MODULE_CALL_PREFIX
 from torchprof_tui.analysis.kernel.names.copies import is_to_device
 from torchprof_tui.analysis.kernel.occupancy import parse_device
 from torchprof_tui.analysis.memory.device_memory import Lifetimes
@@ -248,7 +248,7 @@ def _create_inputs(producers: Producers, records: I64) -> Bool:
 
     creates = is_within(op, match_names(trace, FACTORY_OPS.__contains__)) | find_host_copies(trace)[op]
     loads = is_within(owner, match_name_prefix(trace, _LOADER_FILES, _LOADER_ANNOTATION))
-    in_module = is_within(owner, match_name_prefix(trace, MODULE_PREFIX, _MODULE_FILES))
+    in_module = is_within(owner, match_name_prefix(trace, MODULE_CALL_PREFIX, _MODULE_FILES))
     return np.asarray((op != NONE) & (creates | loads) & ~in_module)
 
 

@@ -9,9 +9,14 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
-from torchprof_tui.analysis.dispatch.call_sites import MODULE_PREFIX, CallSites
-from torchprof_tui.analysis.dispatch.frame_names import FrameOrigin, parse_frame
-from torchprof_tui.analysis.dispatch.source_line import BACKWARD_ENGINE_PREFIX, find_open_names
+from torchprof_tui.analysis.dispatch.call_sites import CallSites
+from torchprof_tui.analysis.dispatch.frame_names import (
+    AUTOGRAD_ENGINE_PREFIX,
+    MODULE_CALL_PREFIX,
+    FrameOrigin,
+    parse_frame,
+)
+from torchprof_tui.analysis.dispatch.source_line import find_open_names
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.core.arrays import I32, I64, NONE, U8, Bool, sorted_unique
 from torchprof_tui.trace.core.records import record
@@ -98,8 +103,8 @@ def find_passes(trace: Trace) -> Passes:
     """
     mark = np.full(len(trace), NO_MARK, np.uint8)
     mark[trace.links.forward] = Phase.FORWARD
-    mark[match_name_prefix(trace, MODULE_PREFIX) & (trace.kind == Kind.PYTHON)] = Phase.FORWARD
-    mark[match_name_prefix(trace, BACKWARD_ENGINE_PREFIX)] = Phase.BACKWARD
+    mark[match_name_prefix(trace, MODULE_CALL_PREFIX) & (trace.kind == Kind.PYTHON)] = Phase.FORWARD
+    mark[match_name_prefix(trace, AUTOGRAD_ENGINE_PREFIX)] = Phase.BACKWARD
     mark[trace.links.backward] = Phase.BACKWARD
     mark[match_name_prefix(trace, OPTIMIZER_STEP_PREFIX) & (trace.kind != Kind.GPU_ANNOTATION)] = Phase.OPTIMIZER
     marked = np.flatnonzero(mark != NO_MARK)

@@ -225,7 +225,6 @@ def _list_visible(runs: Sequence[RepeatRun], hidden: Sequence[tuple[int, int, in
 
 
 def _list_seams(run: RepeatRun, shown: int) -> list[Seam]:
-    """List the seams before and after the shown repeat of a run."""
     seams = []
     for first, last in ((0, shown), (shown + 1, len(run))):
         if last > first:

@@ -208,7 +208,6 @@ class Pattern:
 
     @property
     def runs(self) -> int:
-        """The number of runs."""
         return int(self.run[-1]) + 1
 
     @property

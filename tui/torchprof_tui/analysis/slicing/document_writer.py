@@ -143,6 +143,11 @@ def read_chunks(text: FileText, selected: Sequence[bool] | None = None) -> Itera
         yield number, int(text.first[number]), chunk
 
 
+def read_times(entries: list[dict[str, Any]], text: bytes) -> I64:
+    """Read the `ts` of the entries of a text, ns: int64[k], NO_TIME where one has none."""
+    return parse_times([entry.get("ts") for entry in entries], text, ProblemTally())
+
+
 def get_text_index(trace: Trace) -> FileText:
     """Return the text index of a trace of one file. Raises LookupError for several ranks, which have one each."""
     if not isinstance(trace.text, FileText):
@@ -178,7 +183,7 @@ def survey_entries(trace: Trace, report: ProgressCallback | None = None) -> Entr
             if phase != "C" and phase not in FLOW_PHASES:
                 continue
             if times is None:
-                times = _parse_times(entries, text).tolist()
+                times = read_times(entries, text).tolist()
             time = times[index]
             if time == NO_TIME:
                 continue
@@ -188,7 +193,9 @@ def survey_entries(trace: Trace, report: ProgressCallback | None = None) -> Entr
             else:
                 previous = _find_previous_event_entry(entries, index)
                 event = int(event_of[first + previous]) if previous >= 0 else previous_event
-                flows.append(_parse_flow(entry, first + index, time - origin, event))
+                key = text_of(entry.get("cat")), text_of(entry.get("id", entry.get("id2")))
+                track = track_of(entry.get("pid"), entry.get("tid"))
+                flows.append(FlowEntry(first + index, key, phase == "s", time - origin, track, event))
         last = _find_previous_event_entry(entries, len(entries))
         previous_event = int(event_of[first + last]) if last >= 0 else previous_event
         if report is not None:
@@ -214,23 +221,12 @@ def map_entries_to_events(trace: Trace) -> I32:
     return event_of
 
 
-def _parse_flow(entry: dict[str, Any], ordinal: int, time: int, previous_event: int) -> FlowEntry:
-    flow_id = entry.get("id", entry.get("id2"))
-    key = text_of(entry.get("cat")), text_of(flow_id)
-    track = track_of(entry.get("pid"), entry.get("tid"))
-    return FlowEntry(ordinal, key, entry.get("ph") == "s", time, track, previous_event)
-
-
 def _find_previous_event_entry(entries: list[dict[str, Any]], index: int) -> int:
     """Find the last entry before `index` that is no flow; -1 if the chunk has none."""
     index -= 1
     while index >= 0 and text_of(entries[index].get("ph")) in FLOW_PHASES:
         index -= 1
     return index
-
-
-def _parse_times(entries: list[dict[str, Any]], text: bytes) -> I64:
-    return parse_times([entry.get("ts") for entry in entries], text, ProblemTally())
 
 
 def _find_origin(trace: Trace, event_of: I32) -> int:
@@ -246,7 +242,7 @@ def _find_origin(trace: Trace, event_of: I32) -> int:
         raise LookupError("the trace file has changed since it was opened")
     events = event_of[first : first + len(entries)]
     begins = np.flatnonzero((events >= 0) & (trace.ordinal[np.maximum(events, 0)] == first + np.arange(len(entries))))
-    origins, counts = np.unique(_parse_times(entries, text)[begins] - trace.start[events[begins]], return_counts=True)
+    origins, counts = np.unique(read_times(entries, text)[begins] - trace.start[events[begins]], return_counts=True)
     return int(origins[counts.argmax()])
 
 

@@ -26,8 +26,6 @@ Vectorised.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import (
@@ -38,11 +36,11 @@ from torchprof_tui.analysis.dispatch.ancestry import (
 )
 from torchprof_tui.analysis.search.name_search import match_names
 from torchprof_tui.trace.build import nesting
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique, sum_by_index
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, is_in, sorted_unique, sum_by_index
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.lanes import Role
-from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.model.trace import SparseColumn, Trace
 
 
 def find_parents(first: I64, start: I64, duration: I64) -> I32:
@@ -208,21 +206,21 @@ def build_calls(trace: Trace, left_out: Bool | None = None) -> Calls:
     names, code = _merge_step_names(trace.names)
     is_counted = ~match_names(trace, _IGNORED_NAMES.__contains__)
     # In a trace that torch did not write, every event on a thread is a call
-    kinds = (Kind.STEP, Kind.ANNOTATION, Kind.OP, Kind.RUNTIME, Kind.OVERHEAD)
-    on_cpu = np.flatnonzero(
-        _kind_table(kinds if trace.format == "kineto" else (*kinds, Kind.OTHER))[trace.kind] & is_counted
-    ).astype(np.int32)
-    on_gpu = np.flatnonzero(_kind_table(_GPU_KINDS)[trace.kind] & is_counted).astype(np.int32)
+    kinds: tuple[Kind, ...] = (Kind.STEP, Kind.ANNOTATION, Kind.OP, Kind.RUNTIME, Kind.OVERHEAD)
+    kinds = kinds if trace.format == "kineto" else (*kinds, Kind.OTHER)
+    on_cpu = np.flatnonzero(is_in(trace.kind, kinds) & is_counted).astype(np.int32)
+    on_gpu = np.flatnonzero(is_in(trace.kind, _GPU_KINDS) & is_counted).astype(np.int32)
 
     main_lane = find_main_lane(trace)
     links = _CallLinks(trace, on_cpu, on_gpu, main_lane, left_out)
-    lane = links.lane_of(on_cpu)
-    order, first = sort_by_thread(lane, trace.start[on_cpu], trace.duration[on_cpu], trace.ordinal[on_cpu])
+    order, first = sort_by_thread(
+        links.lane[on_cpu], trace.start[on_cpu], trace.duration[on_cpu], trace.ordinal[on_cpu]
+    )
     on_cpu = on_cpu[order]
     start, duration = trace.start[on_cpu], trace.duration[on_cpu]
     parent = find_parents(first, start, duration)
     name = code[trace.name[on_cpu]]
-    self_gpu = links.self_gpu_time(on_cpu)
+    self_gpu = _sum_by_key(*links.gpu_time, links.key[on_cpu])
 
     kept, parent, self_gpu = fold_only_children(parent, name, self_gpu)
     on_cpu, name, duration = on_cpu[kept], name[kept], duration[kept]
@@ -257,12 +255,6 @@ def build_calls(trace: Trace, left_out: Bool | None = None) -> Calls:
 _GPU_KINDS = (*GPU_WORK, Kind.SYNC, Kind.GPU_ANNOTATION)
 
 
-def _kind_table(kinds: Iterable[Kind]) -> Bool:
-    table = np.zeros(256, np.bool_)
-    table[[int(kind) for kind in kinds]] = True
-    return table
-
-
 def _annotation_mask(trace: Trace, events: I32) -> Bool:
     """Return which events are annotations: bool[k]. By category, because torch 1.9 recorded steps as operators."""
     is_annotation = [category.lower() in ("user_annotation", "gpu_user_annotation") for category in trace.categories]
@@ -292,10 +284,9 @@ def find_main_lane(trace: Trace) -> int:
 
 def _find_launching_calls(trace: Trace, on_cpu: I32, on_gpu: I32) -> I32:
     """Find the index in `on_cpu` of the innermost call around each GPU event's launch: int32[g]; -1 for none."""
-    launch = trace.links.launch_of[on_gpu]
     call_index = np.full(len(trace), -1, np.int32)
     call_index[on_cpu] = np.arange(len(on_cpu), dtype=np.int32)
-    launching_event: I32 = launch.copy()
+    launching_event: I32 = trace.links.launch_of[on_gpu]
     # A launch is a call itself, except where it was folded into its parent.
     not_calls = np.flatnonzero((launching_event >= 0) & (call_index[launching_event] < 0))
     if len(not_calls):
@@ -315,7 +306,11 @@ def _count_top_level_memory(trace: Trace, roots: I32) -> int:
 
 
 class _CallLinks:
-    """The operator that each runtime call and each piece of GPU work belongs to, by External id or by containment."""
+    """The operator that each runtime call and each piece of GPU work belongs to, by External id or by containment.
+
+    `lane` int32[n]: of the thread on which a CPU call counts. `key` int64[n]: of each call among those of the work that
+    it launched itself; `gpu_time`: the keys of all work, and its ns.
+    """
 
     def __init__(self, trace: Trace, on_cpu: I32, on_gpu: I32, main_lane: int, left_out: Bool | None) -> None:
         self._trace = trace
@@ -331,19 +326,19 @@ class _CallLinks:
         if (op_ids[1:] < op_ids[:-1]).any():
             order = np.argsort(op_ids, kind="stable")
             op_ids, id_ops = op_ids[order], ops[order]
-        self._lane = trace.lane.copy()
-        self._lane[overhead] = main_lane
-        self._uses_external_ids = self._are_operator_ids(op_ids, id_ops, id_of, work)
+        self.lane: I32 = trace.lane.copy()
+        self.lane[overhead] = main_lane
+        uses_external_ids = self._are_operator_ids(op_ids, id_ops, id_of, work)
         work = work if left_out is None else work[~left_out[work]]
-        if self._uses_external_ids:
+        if uses_external_ids:
             work = work[id_of[work] > 0]
-            self._gpu_time = (id_of[work], np.asarray(trace.duration[work]))  # keys and ns
+            self.gpu_time = (id_of[work], np.asarray(trace.duration[work]))
             runtime = on_cpu[is_call]
             runtime_ids = id_of[runtime]
             op_of_call = _lookup(op_ids, id_ops, runtime_ids)
             unlinked = runtime[runtime_ids <= 0]
-            self._lane[unlinked] = main_lane
-            self._lane[runtime[op_of_call >= 0]] = self._assign_op_lanes(op_ids, id_ops, unlinked, main_lane)[
+            self.lane[unlinked] = main_lane
+            self.lane[runtime[op_of_call >= 0]] = self._assign_op_lanes(op_ids, id_ops, unlinked, main_lane)[
                 op_of_call[op_of_call >= 0]
             ]
             interrupted = find_innermost_at(trace, ops[trace.lane[ops] == main_lane], np.asarray(trace.start[overhead]))
@@ -351,14 +346,14 @@ class _CallLinks:
             id_of[runtime] = 0
             id_of[unlinked] = trace.correlation[unlinked]
             id_of[overhead] = interrupted_id
-            self._key = id_of
+            self.key = id_of
         else:
             op_of_work = find_nearest_ancestor_or_self(trace.parent, trace.kind == Kind.OP)[
                 np.maximum(trace.links.launch_of[work], 0)
             ]
             has_op = (trace.links.launch_of[work] >= 0) & (op_of_work >= 0)
-            self._gpu_time = (op_of_work[has_op].astype(np.int64), np.asarray(trace.duration[work[has_op]]))
-            self._key = np.arange(len(trace), dtype=np.int64)
+            self.gpu_time = (op_of_work[has_op].astype(np.int64), np.asarray(trace.duration[work[has_op]]))
+            self.key = np.arange(len(trace), dtype=np.int64)
 
     def _assign_op_lanes(self, op_ids: I64, ops: I32, unlinked: I32, main_lane: int) -> I32:
         """Assign the lane on which the runtime calls of each operator count, usually its own: int32[n].
@@ -375,15 +370,6 @@ class _CallLinks:
         )
         lane[taken_ops[is_later]] = main_lane
         return lane
-
-    def lane_of(self, events: I32) -> I32:
-        """Return the lane of the thread on which a CPU call counts: int32[k]."""
-        lane: I32 = self._lane[events]
-        return lane
-
-    def self_gpu_time(self, events: I32) -> I64:
-        """Return the ns of GPU work that these CPU calls launched themselves: int64[k]."""
-        return _sum_by_key(*self._gpu_time, self._key[events])
 
     def _are_operator_ids(self, op_ids: I64, ops: I32, id_of: I64, work: I32) -> bool:
         """Decide whether External ids are operators', by GPU work with a known launch, else by torch's version."""
@@ -424,8 +410,5 @@ def _sum_by_key(keys: I64, amounts: I64, wanted: I64) -> I64:
 
 
 def _lookup(keys: I64, values: I32, wanted: I64) -> I32:
-    """Look up the value of each wanted key among the ascending `keys`: int32[k]; -1 where it is missing."""
-    if not len(keys):
-        return np.full(len(wanted), -1, np.int32)
-    index = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where((keys[index] == wanted) & (wanted > 0), values[index], -1).astype(np.int32)
+    """Look up the value of each wanted key > 0 among the ascending `keys`: int32[k]; -1 where it is missing."""
+    return np.where(wanted > 0, SparseColumn(keys, values).values_at(wanted), -1).astype(np.int32)

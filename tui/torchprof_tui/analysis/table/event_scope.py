@@ -8,7 +8,7 @@ import numpy as np
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.model.event_kind import Kind
-from torchprof_tui.trace.model.trace import Step, Trace
+from torchprof_tui.trace.model.trace import SparseColumn, Step, Trace
 
 
 class NotRecordedError(TraceError):
@@ -48,22 +48,16 @@ def compute_request_times(trace: Trace) -> I64:
     is_annotation = ((kind == Kind.ANNOTATION) | (kind == Kind.STEP)) & (external_ids > 0)
     is_span = (kind == Kind.GPU_ANNOTATION) & (external_ids > 0)
     annotation_ids, first_index = np.unique(external_ids[is_annotation], return_index=True)
-    if len(annotation_ids):
-        span_ids = external_ids[is_span]
-        index = np.minimum(np.searchsorted(annotation_ids, span_ids), len(annotation_ids) - 1)
-        has_annotation = annotation_ids[index] == span_ids
-        times[ids.events[is_span][has_annotation]] = trace.start[
-            ids.events[is_annotation][first_index[index[has_annotation]]]
-        ]
+    annotations = SparseColumn(annotation_ids, ids.events[is_annotation][first_index])
+    annotation = annotations.values_at(external_ids[is_span]).astype(np.int64)
+    times[ids.events[is_span][annotation >= 0]] = trace.start[annotation[annotation >= 0]]
     return times
 
 
 def step_index_at(trace: Trace, times: I64) -> I32:
     """Return the index in `trace.steps` of the step that contains each time: int32[k]; -1 for none."""
-    if not trace.steps:
-        return np.full(len(times), -1, np.int32)
     start = np.array([step.start for step in trace.steps], np.int64)
-    end = start + np.array([step.duration for step in trace.steps], np.int64)
+    end = np.array([step.start + max(step.duration, 1) for step in trace.steps], np.int64)
     index = np.searchsorted(start, times, side="right") - 1
-    is_inside = (index >= 0) & (times < np.maximum(end, start + 1)[np.maximum(index, 0)])
+    is_inside = (index >= 0) & (times < np.append(end, 0)[index])
     return np.where(is_inside, index, -1).astype(np.int32)

@@ -16,6 +16,7 @@ from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit, format_spans
 CleanText = Callable[[str], str]
 
 _FRAME_SEPARATOR = " < "  # separates the frames of a stack where a cell must be one line
+_UNITS = {Unit.NS: " µs", Unit.BYTES: " (bytes)", Unit.FLOPS: " (10⁹)"}  # in the titles of Markdown tables
 
 
 def column_key(field: Field) -> str:
@@ -61,7 +62,7 @@ def to_markdown(sheet: Sheet, order: Iterable[int], clean: CleanText) -> str:
     """Write a Markdown table with the names to read, numbers aligned right, followed by the totals."""
     rows = list(order)
     has_spans = sheet.span_mask is not None and bool(sheet.span_mask[rows].any())
-    titles = [_markdown_title(field) for field in sheet.fields]
+    titles = ["share" if field.title == "%" else f"{field.title}{_UNITS.get(field.unit, '')}" for field in sheet.fields]
     alignments = [":--" if field.unit is Unit.TEXT else "--:" for field in sheet.fields]
     lines = [titles, alignments]
     lines += [[_markdown_cell(sheet, field, row, clean) for field in sheet.fields] for row in rows]
@@ -92,11 +93,6 @@ def _join_lines(value: Any, clean: CleanText) -> Any:
     if isinstance(value, list):
         value = _FRAME_SEPARATOR.join(value)
     return clean(value) if isinstance(value, str) else value
-
-
-def _markdown_title(field: Field) -> str:
-    units = {Unit.NS: " µs", Unit.BYTES: " (bytes)", Unit.FLOPS: " (10⁹)"}
-    return "share" if field.title == "%" else f"{field.title}{units.get(field.unit, '')}"
 
 
 def _markdown_cell(sheet: Sheet, field: Field, row: int, clean: CleanText) -> str:

@@ -59,10 +59,7 @@ def build_copies_sheet(trace: Trace, event_mask: Bool | None = None) -> Sheet:
     """Build the sheet of copies and fills by name, with bytes and GB/s (overall, and of the fastest single one)."""
     events = _select_events(trace, (Kind.COPY, Kind.MEMSET), event_mask)
     name_ids, row = np.unique(trace.name[events], return_inverse=True)
-    sizes = trace.args.get("bytes")
-    moved = (
-        np.zeros(len(events), np.int64) if sizes is None else np.maximum(sizes.values_at(events, 0).astype(np.int64), 0)
-    )
+    moved = np.maximum(trace.numbers_at("bytes", events, 0), 0)
     texts = {"name": [trace.names[name_id] for name_id in name_ids.tolist()]}
     return _build_sheet("Copies", trace, events, row, texts, (NAME_FIELD,), moved)
 
@@ -212,7 +209,20 @@ def build_arrivals_sheet(arrivals: Arrivals) -> Sheet:
             for present, expected in zip(present_ranks.tolist(), expected_ranks.tolist(), strict=True)
         ]
     totals = measure_totals(arrivals)
-    return Sheet("Arrivals", fields, dict(columns), members, first, _format_totals(totals), totals)
+    lines = [
+        f"{rank.label}: took part in none of these collectives; waits are computed without it"
+        if rank.waited is None
+        else f"{rank.label}: last {rank.last} of {rank.collectives}, waited {format_duration(rank.waited)}"
+        for rank in totals.ranks
+    ]
+    not_matched = {
+        "without a match on another rank": totals.unmatched,
+        "launched before the recording, left out": totals.before_recording,
+        "missing on a rank of the group": totals.incomplete,
+        "with another type or size on some ranks": totals.mismatched,
+    }
+    lines += [f"{count} {text}" for text, count in not_matched.items() if count]
+    return Sheet("Arrivals", fields, dict(columns), members, first, tuple(lines), totals)
 
 
 def _expected_ranks(arrivals: Arrivals) -> I64:
@@ -236,13 +246,11 @@ def format_rank_arrivals(arrivals: Arrivals, row: int) -> tuple[str, ...]:
     """Format when each rank arrived at one collective, first one first."""
     order = np.argsort(np.where(arrivals.present[row], arrivals.start[row], np.iinfo(np.int64).max), kind="stable")
     lines = []
-    for rank_index in order[: int(arrivals.present[row].sum())].tolist():
-        wait = int(arrivals.wait_times[row, rank_index])
+    for index in order[: int(arrivals.present[row].sum())].tolist():
+        wait = int(arrivals.wait_times[row, index])
         wait_text = f"waited {format_duration(wait)}" if wait else "last, so the waiting ended"
-        lines.append(
-            f"{arrivals.ranks.all[rank_index].label} arrived at {format_time(int(arrivals.start[row, rank_index]))}, "
-            f"{wait_text}"
-        )
+        time = format_time(int(arrivals.start[row, index]))
+        lines.append(f"{arrivals.ranks.all[index].label} arrived at {time}, {wait_text}")
     return tuple(lines)
 
 
@@ -263,20 +271,3 @@ def measure_totals(arrivals: Arrivals) -> ArrivalTotals:
         incomplete=int(np.count_nonzero(matched.missing_ranks)),
         mismatched=int(np.count_nonzero(matched.is_mismatched)),
     )
-
-
-def _format_totals(totals: ArrivalTotals) -> tuple[str, ...]:
-    """Format for each rank how often it came last and how long it waited; then what was not matched."""
-    lines = []
-    for rank in totals.ranks:
-        if rank.waited is None:
-            lines.append(f"{rank.label}: took part in none of these collectives; waits are computed without it")
-            continue
-        lines.append(f"{rank.label}: last {rank.last} of {rank.collectives}, waited {format_duration(rank.waited)}")
-    not_matched = {
-        "without a match on another rank": totals.unmatched,
-        "launched before the recording, left out": totals.before_recording,
-        "missing on a rank of the group": totals.incomplete,
-        "with another type or size on some ranks": totals.mismatched,
-    }
-    return (*lines, *(f"{count} {text}" for text, count in not_matched.items() if count))

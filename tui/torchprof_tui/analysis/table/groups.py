@@ -21,7 +21,7 @@ from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.verdict.verdict import ScopeRegime, measure_regime
 from torchprof_tui.analysis.serving.measure_steps import get_serving_steps
 from torchprof_tui.analysis.serving.report import NO_SERVING_STEPS, RECORD_SERVING_STEPS, summarize_kinds
-from torchprof_tui.analysis.serving.serving_steps import KINDS, NOT_GRAPHED_TEXT, KindSummary, ServingSteps
+from torchprof_tui.analysis.serving.serving_steps import KINDS, NOT_GRAPHED_TEXT, ServingSteps
 from torchprof_tui.analysis.table.captured_calls import (
     CallSitesWithCaptures,
     add_captured_calls,
@@ -42,24 +42,8 @@ from torchprof_tui.trace.query.read_entries import ReportChunks
 
 OUTSIDE_STEPS = "(outside of all steps)"
 NO_MODULE = "(no module)"
-
-
-def group_by_shape(calls: Calls, args: OpArgs) -> Groups:
-    """Group by name and input shapes. Raises NotRecordedError where no operator has any."""
-    if len(args.shapes) < 2:
-        raise NotRecordedError("no input shapes in this trace (they are recorded with record_shapes=True)")
-    return _group_per_name(GroupBy.SHAPE, calls, args.shape_index, args.shapes)
-
-
-def group_by_stack(calls: Calls, call_sites: CallSitesWithCaptures, depth: int) -> Groups:
-    """Group by name and stack: the `depth` innermost Python frames, innermost first, one per line.
-
-    GPU work has the stack of its launch, backward operators that of their forward. Raises NotRecordedError.
-    """
-    stack, texts = call_sites.factorize_stacks(depth)
-    if len(texts) < 2:
-        raise NotRecordedError("no Python frames in this trace (they are recorded with with_stack=True)")
-    return _group_per_name(GroupBy.STACK, calls, stack, texts)
+NO_SHAPES = "no input shapes in this trace (they are recorded with record_shapes=True)"
+NO_FRAMES = "no Python frames in this trace (they are recorded with with_stack=True)"
 
 
 def group_by_module(calls: Calls, call_sites: CallSitesWithCaptures) -> Groups:
@@ -105,8 +89,13 @@ def group_by_step_kind(trace: Trace, calls: Calls, request_times: I64) -> Groups
     return Groups(GroupBy.STEP_KIND, row, names, [""] * len(names), per_name=False)
 
 
-def _group_per_name(group_by: GroupBy, calls: Calls, detail: I32, details: list[str]) -> Groups:
-    """Group by (name, side, annotation, detail); rows are numbered by ascending key."""
+def _group_per_name(group_by: GroupBy, calls: Calls, detail: I32, details: list[str], missing: str = "") -> Groups:
+    """Group by (name, side, annotation, detail); rows are numbered by ascending key.
+
+    Without details, raises NotRecordedError of what is `missing`, if anything is.
+    """
+    if missing and len(details) < 2:
+        raise NotRecordedError(missing)
     side = calls.on_gpu.astype(np.int64) * 2 + calls.annotation
     key = (detail.astype(np.int64) * len(calls.names) + calls.name) * 4 + side
     key_count = len(details) * len(calls.names) * 4
@@ -167,16 +156,12 @@ def add_serving_columns(sheet: Sheet, group_by: GroupBy, trace: Trace, event_mas
         values = [None if row is None else getattr(row, field.key) for row in rows]
         columns[field.key] = np.array([np.nan if value is None else value for value in values], np.float64)
     sheet = _insert(sheet, _KIND_FIELDS, columns)
-    return replace(sheet, totals=(*sheet.totals, *format_reasons(tuple(kinds.values()))))
-
-
-def format_reasons(kinds: Sequence[KindSummary]) -> list[str]:
-    """Say of each kind why how many of its kernels were not launched by a graph, one line each."""
-    return [
+    reasons = [
         f"{kind.kind.value}: {count:,} of {kind.kernels:,} kernels not in graphs: {NOT_GRAPHED_TEXT[reason]}"
-        for kind in kinds
+        for kind in kinds.values()
         for reason, count in kind.not_graphed
     ]
+    return replace(sheet, totals=(*sheet.totals, *reasons))
 
 
 def _insert(sheet: Sheet, fields: tuple[Field, ...], columns: Mapping[str, Sequence[str] | I64 | F64]) -> Sheet:
@@ -232,7 +217,6 @@ class Profile:
 
     @cached_property
     def own_calls(self) -> Calls:
-        """The calls of the trace itself."""
         return build_calls(self.trace)
 
     @cached_property
@@ -261,8 +245,12 @@ class Profile:
         calls = self.calls
         builders: dict[GroupBy, Callable[[], Groups]] = {
             GroupBy.NAME: lambda: _group_per_name(GroupBy.NAME, calls, np.zeros(len(calls), np.int32), [""]),
-            GroupBy.SHAPE: lambda: group_by_shape(calls, self.args(report)),
-            GroupBy.STACK: lambda: group_by_stack(calls, self.call_sites, STACK_DEPTH),
+            GroupBy.SHAPE: lambda: _group_per_name(
+                GroupBy.SHAPE, calls, self.args(report).shape_index, self.args().shapes, NO_SHAPES
+            ),
+            GroupBy.STACK: lambda: _group_per_name(
+                GroupBy.STACK, calls, *self.call_sites.factorize_stacks(STACK_DEPTH), NO_FRAMES
+            ),
             GroupBy.MODULE: lambda: group_by_module(calls, self.call_sites),
             GroupBy.CLASS: lambda: group_by_class(calls),
             GroupBy.STEP: lambda: group_by_step(self.trace, calls, self.request_times),
@@ -286,11 +274,11 @@ class Profile:
                 on_gpu=np.append(table.on_gpu, False),
                 annotation=np.append(table.annotation, False),
                 calls=np.append(table.calls, calls.top_level_memory_records),
+                first=np.append(table.first, table.first[-1]),
                 self_cpu=np.append(table.self_cpu, 0),
                 cpu=np.append(table.cpu, 0),
                 self_gpu=np.append(table.self_gpu, 0),
                 gpu=np.append(table.gpu, 0),
-                first=np.append(table.first, table.first[-1]),
             )
         return table
 

@@ -41,7 +41,6 @@ class OpArgs:
     shapes: list[str]
 
     def take(self, indices: I64) -> OpArgs:
-        """Return the inputs of the calls at `indices`."""
         return replace(self, input_index=self.input_index[indices], shape_index=self.shape_index[indices])
 
 
@@ -62,11 +61,10 @@ def read_event_args(trace: Trace, events: I32, report: ReportChunks | None = Non
         if index is None:
             index = index_of_key[key] = len(all_inputs)
             types, concrete = (
-                [str(item) for item in _as_list(args.get("Input type"))],
-                _as_list(args.get("Concrete Inputs")),
+                found if isinstance(found := args.get(name), list) else [] for name in ("Input type", "Concrete Inputs")
             )
             recorded_flops = float(flops) if isinstance(flops, (int, float)) and flops > 0 else None
-            all_inputs.append(Inputs(dims, types, concrete, recorded_flops))
+            all_inputs.append(Inputs(dims, [str(item) for item in types], concrete, recorded_flops))
         input_index[position] = index
     return _with_shapes(input_index, all_inputs)
 
@@ -83,14 +81,9 @@ def concatenate_op_args(size: int, parts: Sequence[tuple[I64, OpArgs]]) -> OpArg
 
 
 def _with_shapes(input_index: I32, all_inputs: list[Inputs]) -> OpArgs:
-    """Number the distinct shapes of all inputs."""
     index_of_shape: dict[str, int] = {"": 0}
     shape_of_inputs = [
         index_of_shape.setdefault(str(inputs.dims) if index else "", len(index_of_shape))
         for index, inputs in enumerate(all_inputs)
     ]
     return OpArgs(input_index, all_inputs, np.array(shape_of_inputs, np.int32)[input_index], list(index_of_shape))
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

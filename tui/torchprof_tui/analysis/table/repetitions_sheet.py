@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from torchprof_tui.analysis.repetition.repetitions import Difference, Pattern, Repetitions
@@ -48,7 +50,6 @@ def find_kinds(trace: Trace, repetitions: Repetitions, pattern: Pattern) -> U8:
 
 
 def name_kind(kind: int) -> str:
-    """Return the name of a kind, "" for NO_KIND."""
     return "" if kind == NO_KIND else KINDS[kind].value
 
 
@@ -167,7 +168,6 @@ def _quantile(ordered: I64, first: I64, calls: I64, share: float) -> I64:
 
 
 def measure_totals(trace: Trace, repetitions: Repetitions) -> RepetitionTotals:
-    """Measure each pattern over all of its repetitions."""
     sequence = repetitions.sequence
     return RepetitionTotals(
         unit=sequence.unit,
@@ -191,19 +191,17 @@ def measure_totals(trace: Trace, repetitions: Repetitions) -> RepetitionTotals:
                 coverage=pattern.coverage,
                 shown_start=int(pattern.start[pattern.shown]),
                 differing=pattern.differing,
-                kinds=_count_kinds(find_kinds(trace, repetitions, pattern)),
+                kinds=tuple(
+                    (name_kind(kind), count)
+                    for kind, count in sorted(Counter(find_kinds(trace, repetitions, pattern).tolist()).items())
+                    if kind != NO_KIND
+                ),
                 differing_numbers=tuple(np.flatnonzero(pattern.variant)[:MAX_NUMBERS].tolist()),
                 differences=tuple((found.name, found.more, found.fewer) for found in pattern.differences),
             )
             for index, pattern in enumerate(repetitions.patterns)
         ),
     )
-
-
-def _count_kinds(kinds: U8) -> tuple[tuple[str, int], ...]:
-    used, counts = np.unique(kinds, return_counts=True)
-    named = zip(map(name_kind, used.tolist()), counts.tolist(), strict=True)
-    return tuple((name, count) for name, count in named if name)
 
 
 def format_difference(difference: Difference, count: int) -> str:

@@ -18,7 +18,6 @@ from torchprof_tui.analysis.table.sheets import CALLS_FIELD, NAME_FIELD, CallTot
 from torchprof_tui.analysis.table.table_reading import describe_balance, has_balance
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import F64, I64, Bool, is_in
-from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Step, Trace
@@ -157,19 +156,11 @@ MIN_SHARE = 0.2
 _ROW_KINDS = (Kind.OP, Kind.RUNTIME, Kind.OVERHEAD)
 
 
-@record
-class OutsideOps:
-    """`time` ns of the `window` ns (the steps, or from the first op to the last) in which no op ran."""
+def measure_outside_ops(trace: Trace) -> tuple[int, int] | None:
+    """Measure the ns of a window (the steps, or from the first op to the last) in which no op ran, and the window.
 
-    time: int
-    window: int
-    has_frames: bool
-
-
-def measure_outside_ops(trace: Trace) -> OutsideOps | None:
-    """Measure a trace without GPU work. None where there is such work, no op, or less than MIN_SHARE.
-
-    Loading data counts as work, because the table has a row for it, as do runtime calls and the profiler's overhead.
+    None for a trace with GPU work or without ops, and below MIN_SHARE. Loading data counts as work, because the table
+    has a row for it, as do runtime calls and the profiler's overhead.
     """
     if trace.links.gpu_events or trace.format != "kineto":
         return None
@@ -185,9 +176,7 @@ def measure_outside_ops(trace: Trace) -> OutsideOps | None:
     else:
         t0, t1 = int(start.min()), int(end.max())
     time = (t1 - t0) - union(start, end).clip(t0, t1).total
-    if time < MIN_SHARE * (t1 - t0) or t1 <= t0:
-        return None
-    return OutsideOps(time, t1 - t0, bool((trace.kind == Kind.PYTHON).any()))
+    return None if time < MIN_SHARE * (t1 - t0) or t1 <= t0 else (time, t1 - t0)
 
 
 def add_outside_ops(sheet: Sheet, trace: Trace, frames_hint: str, record_hint: str) -> Sheet:
@@ -195,14 +184,15 @@ def add_outside_ops(sheet: Sheet, trace: Trace, frames_hint: str, record_hint: s
 
     `frames_hint` says where recorded Python frames are shown, `record_hint` how to record them.
     """
-    outside = measure_outside_ops(trace)
-    if outside is None:
+    measured = measure_outside_ops(trace)
+    if measured is None:
         return sheet
-    hint = frames_hint if outside.has_frames else record_hint
-    line = f"outside ops: {format_duration(outside.time)} of {format_duration(outside.window)} ({hint})"
+    time, window = measured
+    hint = frames_hint if (trace.kind == Kind.PYTHON).any() else record_hint
+    line = f"outside ops: {format_duration(time)} of {format_duration(window)} ({hint})"
     sums = sheet.sums
     if isinstance(sums, CallTotals):
-        sums = replace(sums, outside_ops=outside.time, outside_window=outside.window)
+        sums = replace(sums, outside_ops=time, outside_window=window)
     return replace(sheet, totals=(line, *sheet.totals), sums=sums)
 
 

@@ -19,18 +19,12 @@ UNKNOWN_DEVICE = -1
 
 _DEVICE_BITS = 20  # bits of a device number: far more devices than a process has
 
-_IS_WORK = np.zeros(256, dtype=np.bool_)
-_IS_WORK[[int(kind) for kind in GPU_WORK]] = True
+_IS_WORK = np.isin(np.arange(256), list(GPU_WORK))
 
 
 def work_mask(kinds: U8) -> Bool:
     """Select the events that are GPU work: bool[n]."""
     return _IS_WORK[kinds]
-
-
-def list_devices(trace: Trace) -> list[int]:
-    """List the devices that have streams, ascending."""
-    return sorted(_find_streams(trace))
 
 
 def cover_events(trace: Trace, rows: I64 | I32) -> Intervals:
@@ -73,7 +67,7 @@ def format_device_label(device: int, trace: Trace) -> str:
     if rank_index >= 0 and trace.merged_ranks is not None:
         number = (device & (1 << _DEVICE_BITS) - 1) + UNKNOWN_DEVICE
         rank = trace.merged_ranks.all[rank_index]
-        if len(list_devices(rank.trace)) == 1:
+        if len(_find_streams(rank.trace)) == 1:
             return rank.label
         prefix = f"{rank.label} "
     return f"{prefix}GPU {number}" if number >= 0 else f"{prefix}GPU"
@@ -95,7 +89,6 @@ def compute_busy_shares(trace: Trace, busy: dict[int, Intervals]) -> dict[int, f
 
 
 def compute_busy_ns_by_device(trace: Trace) -> dict[int, int]:
-    """Compute `gpu_busy_ns` of `info`: device -> ns."""
     return {device: busy.total for device, busy in compute_busy_by_device(trace).items()}
 
 

@@ -69,10 +69,7 @@ def _kernel_times(trace: Trace) -> dict[_Key, tuple[float, float]]:
     rows = rows[communicating.measure_before(start + trace.duration[rows]) == communicating.measure_before(start)]
     if not len(rows):
         return {}
-    shapes = [
-        np.full((len(rows), 3), -1) if sparse is None else sparse.values_at(rows).astype(np.int64)
-        for sparse in (trace.args.get("grid"), trace.args.get("block"))
-    ]
+    shapes = [trace.numbers_at(arg, rows, shape=(3,)) for arg in ("grid", "block")]
     keys, back = np.unique(np.column_stack([trace.name[rows], *shapes]), axis=0, return_inverse=True)
     order = np.lexsort((trace.duration[rows], back.reshape(-1)))
     duration = np.asarray(trace.duration[rows])[order]

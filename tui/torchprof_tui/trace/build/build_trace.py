@@ -13,9 +13,8 @@ from torchprof_tui.trace.build.event_kinds import DrawnEvents, is_gpu_work, sele
 from torchprof_tui.trace.build.event_order import EventColumns, invert_order, normalize_timestamps, sort_by_lane
 from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccounting, classify_entries
 from torchprof_tui.trace.build.lane_assignment import EventTracks, assign_lanes, lookup_sparse_arg
-from torchprof_tui.trace.build.lane_layout import LaneLayout, lay_out_lanes
 from torchprof_tui.trace.build.lane_merging import LaneOrder
-from torchprof_tui.trace.build.lane_order import LaneNamer, has_several_processes
+from torchprof_tui.trace.build.lane_order import LaneLayout, lay_out_lanes
 from torchprof_tui.trace.build.launch_links import FlowLinks, link_graph_dependencies
 from torchprof_tui.trace.build.sparse_columns import collect_sparse_columns, restrict_values
 from torchprof_tui.trace.build.track_metadata import TrackMetadata
@@ -33,7 +32,6 @@ from torchprof_tui.trace.model.steps import Step, find_profiler_steps, find_serv
 from torchprof_tui.trace.model.trace import EntryCounts, Links, MemoryEvents, SparseColumn, Trace
 from torchprof_tui.trace.model.trace_metadata import (
     TraceMetadata,
-    read_device_names,
     read_trace_metadata,
 )
 
@@ -104,7 +102,10 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     del lanes
     # Lay out.
     series += counters.build_memory_series(memory)
-    layout = _lay_out(decoded.format, trace_metadata, lane_order, track_metadata, first, columns, series, allocate)
+    pending_lanes = lane_order.pending_lanes
+    layout = lay_out_lanes(
+        decoded.format, trace_metadata, pending_lanes, track_metadata, first, columns, series, allocate
+    )
     return _create_trace(
         decoded,
         label,
@@ -195,7 +196,7 @@ def _start_nesting(lane_order: LaneOrder, columns: EventColumns) -> tuple[I64, C
 
     Returns `first` int64[slots + 1], the bounds of each slot's events, and a function that waits for the nesting.
     """
-    slots = np.arange(lane_order.slot_count + 1, dtype=columns.lane.dtype)
+    slots = np.arange(lane_order.first[-1] + 1, dtype=columns.lane.dtype)
     first = np.searchsorted(columns.lane, slots).astype(np.int64)
     is_flat = np.array([lane.role in _FLAT_ROLES for lane in lane_order.pending_lanes], np.bool_)
     flat = np.repeat(is_flat, np.diff(lane_order.first))
@@ -268,26 +269,6 @@ def _link_by_flows(raw: RawEvents, columns: EventColumns, lanes: NestedLanes) ->
     forward, backward = launch_links.link_forward_backward(raw, lanes.event_of, columns, lanes.first, get_parents)
     before, after = link_graph_dependencies(raw, columns)
     return FlowLinks(forward, backward, called_work, work_call, before, after)
-
-
-def _lay_out(
-    file_format: str,
-    trace_metadata: TraceMetadata,
-    lane_order: LaneOrder,
-    track_metadata: TrackMetadata,
-    first: I64,
-    columns: EventColumns,
-    series: list[counters.CounterSeries],
-    allocate: ColumnAllocator,
-) -> LaneLayout:
-    """Lay out the lanes under the names that the file declares."""
-    namer = LaneNamer(
-        track_metadata,
-        is_kineto=file_format != "chrome",
-        several_processes=has_several_processes(lane_order.pending_lanes, track_metadata),
-        device_names=read_device_names(trace_metadata.devices),
-    )
-    return lay_out_lanes(lane_order.pending_lanes, first, columns, series, namer, allocate)
 
 
 _STORED_COLUMNS = (

@@ -35,7 +35,6 @@ _REFINED = (Kind.ANNOTATION, Kind.OP, Kind.KERNEL, Kind.PYTHON)  # that the name
 
 
 def select_drawn_events(events: RawEvents, classified: ClassifiedEntries, track_metadata: TrackMetadata) -> DrawnEvents:
-    """Select the entries that are drawn and decide their kinds."""
     ordinals = find_indexes(lambda block: classified.drawn[block], len(events))
     kind_of = np.array([int(kind_of_category(category)) for category in events.categories] or [0], np.uint8)
     accelerator = np.array([track_metadata.is_accelerator(pid) for pid, _ in events.tracks], np.bool_)
@@ -65,7 +64,12 @@ def select_drawn_events(events: RawEvents, classified: ClassifiedEntries, track_
         (base, _decide_kinds(events.names, names, base, partial(refine_kind, base)))
         for base, names in zip(_REFINED, used, strict=False)
     ]
-    marks = _decide_kinds(events.names, used[-1], Kind.INSTANT, _classify_profiler_mark)
+    marks = _decide_kinds(
+        events.names,
+        used[-1],
+        Kind.INSTANT,
+        lambda name: Kind.PROFILER if name.startswith(_PROFILER_MARKS) else Kind.INSTANT,
+    )
 
     def refine(block: slice) -> None:
         entries = ordinals[block]
@@ -104,10 +108,6 @@ def _decide_kinds(names: list[str], used: Bool, base: Kind, decide: Callable[[st
     kinds = np.full(len(names), base, np.uint8)
     kinds[indexes] = [decide(names[k]) for k in indexes.tolist()]
     return None if bool((kinds == base).all()) else kinds
-
-
-def _classify_profiler_mark(name: str) -> Kind:
-    return Kind.PROFILER if name.startswith(_PROFILER_MARKS) else Kind.INSTANT
 
 
 _IS_GPU_WORK = np.isin(np.arange(256), list(GPU_WORK))

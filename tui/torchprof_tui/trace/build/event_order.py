@@ -113,10 +113,7 @@ def normalize_timestamps(
         accounting.add_entry_problem("clamped timestamp", events, clamped, "placed at the trace's start")
         time[clamped] = origin
 
-    def subtract_origin(block: slice) -> None:
-        np.subtract(time[block], origin, out=time[block], where=is_timed[block])
-
-    run_blocks(subtract_origin, len(time))
+    run_blocks(lambda block: np.subtract(time[block], origin, out=time[block], where=is_timed[block]), len(time))
     far = find_indexes(
         lambda block: classified.drawn[block] & ((time[block] > _MAX_TIME) | (time[block] < -_MAX_TIME)), len(time)
     )
@@ -133,9 +130,7 @@ def _mend_durations(events: RawEvents, classified: ClassifiedEntries, accounting
         lambda block: classified.drawn[block] & (duration[block] < 0) & (duration[block] != NO_DURATION), len(events)
     )
     accounting.add_entry_problem("negative duration", events, negative, "drawn without")
-    longest = map_blocks(
-        lambda block: int(np.clip(duration[block], 0, _MAX_TIME, out=duration[block]).max()), len(duration)
-    )
+    longest = map_blocks(lambda block: int(duration[block].clip(0, _MAX_TIME, duration[block]).max()), len(duration))
     beyond = find_beyond_sum(duration) if max(longest, default=0) * len(duration) >= MAX_SUM else None
     if beyond is not None:
         accounting.add_entry_problem("duration out of range", events, np.flatnonzero(beyond), "drawn without")

@@ -95,9 +95,8 @@ def classify_entries(events: RawEvents, accounting: EntryAccounting) -> Classifi
     memory = np.zeros(0, np.int64)
     if "[memory]" in events.names:
         wanted = events.names.index("[memory]")
-        memory = find_indexes(lambda block: is_instant[block] & (events.name[block] == wanted), len(events)).astype(
-            np.int64
-        )
+        found = find_indexes(lambda block: is_instant[block] & (events.name[block] == wanted), len(events))
+        memory = found.astype(np.int64)
         is_instant[memory] = False
 
     def draw_instants(block: slice) -> None:
@@ -143,11 +142,7 @@ class _TimedEntries:
         if not any(self._counts[phase] for phase in phases):
             return selected
         condition = self._create_condition(phases)
-
-        def select(block: slice) -> None:
-            selected[block] = condition(block)
-
-        run_blocks(select, len(selected))
+        run_blocks(lambda block: np.copyto(selected[block], condition(block)), len(selected))
         self.count += int(np.count_nonzero(selected))
         return selected
 
@@ -172,9 +167,7 @@ def _match_pairs(
 
     Marks the begins in `drawn` and `is_async`, and writes the durations of the pairs.
     """
-    begins: list[I64] = []
-    ends: list[I64] = []
-    open_ended: list[I64] = []
+    parts = [(np.zeros(0, np.int64),) * 3]
     empty_name = events.names.index("") if "" in events.names else -1
     for phases, orphan_reason in _PAIR_PHASES:
         ordinals = timed.find_phases(phases)
@@ -188,12 +181,11 @@ def _match_pairs(
         drawn[begin] = drawn[unclosed] = True
         if phases != b"BE":
             is_async[begin] = is_async[unclosed] = True
-        begins.append(begin)
-        ends.append(end)
-        open_ended.append(unclosed)
+        parts.append((begin, end, unclosed))
         accounting.count_not_drawn(orphan_reason, len(pairs.orphans))
         accounting.add_entry_problem("renamed end", events, ordinals[pairs.renamed], "closes a begin of another name")
-    return _concatenate(begins), _concatenate(ends), _concatenate(open_ended)
+    begin, end, unclosed = map(np.concatenate, zip(*parts, strict=True))
+    return begin, end, unclosed
 
 
 def _pairing_keys(events: RawEvents, ordinals: I64, phases: bytes) -> I64:
@@ -205,10 +197,6 @@ def _pairing_keys(events: RawEvents, ordinals: I64, phases: bytes) -> I64:
         _, key = np.unique(key, return_inverse=True)
         key = key << 32 | events.name[ordinals]
     return key
-
-
-def _concatenate(parts: list[I64]) -> I64:
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
 def _close_at_end(events: RawEvents, drawn: Bool, unclosed: I64) -> None:

@@ -24,6 +24,7 @@ from torchprof_tui.trace.core.thread_tasks import bincount_parallel, find_indexe
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.lanes import MARKS, SPANS, Role
 from torchprof_tui.trace.model.raw_events import SparseArg
+from torchprof_tui.trace.model.trace import SparseColumn
 
 DEVICE_WIDE = -1  # the stream number of a sync that waited for a whole device
 
@@ -63,7 +64,7 @@ class PendingLane:
     events: int = 0
     launches: int = 0  # runtime calls with GPU work
     has_step: bool = False
-    merged_count: int = 0  # number of slots that `lane_layout.py` merged into this lane
+    merged_count: int = 0  # number of slots that `lane_merging.py` merged into this lane
 
 
 @record
@@ -147,7 +148,6 @@ def _assign_profiler_lanes(events: EventTracks, slot: I32, slots: _LaneSlots) ->
 
 
 def _assign_async_lanes(events: EventTracks, slot: I32, slots: _LaneSlots) -> None:
-    """Assign async events by process and category."""
     indexes = _find_kind(events.kind, Kind.ASYNC)
     if not len(indexes):
         return
@@ -261,10 +261,6 @@ def _parse_devices_and_streams(tracks: list[tuple[str, str]], process_pids: Cont
 
 def lookup_sparse_arg(arg: SparseArg | None, entries: I32) -> I64:
     """Look up a sparse arg of entries in any order, NO_ARG where one has none. `arg`: None where no entry has it."""
-    values = np.full(len(entries), NO_ARG, np.int64)
-    if arg is not None and len(arg.entries):
-        index = np.searchsorted(arg.entries, entries)
-        np.minimum(index, len(arg.entries) - 1, out=index)
-        has_arg = arg.entries[index] == entries
-        values[has_arg] = arg.values[index[has_arg]]
-    return values
+    if arg is None:
+        return np.full(len(entries), NO_ARG, np.int64)
+    return SparseColumn(arg.entries, arg.values).values_at(entries, NO_ARG).astype(np.int64, copy=False)

@@ -45,10 +45,6 @@ class LaneOrder:
     first: I64
 
     @property
-    def slot_count(self) -> int:
-        return int(self.first[-1])
-
-    @property
     def merged_indexes(self) -> list[int]:
         """Indexes of the lanes that have several slots."""
         return [index for index, lane in enumerate(self.pending_lanes) if lane.merged_count]
@@ -92,8 +88,6 @@ def order_lanes(
 
 def _select_separate_lanes(pending_lanes: PendingLanes, launches: I64, has_step: Bool) -> Bool:
     """Select the MAX_LANES most important: those with steps, with launches, with most events: bool[slots]."""
-    if len(pending_lanes) <= MAX_LANES:
-        return np.ones(len(pending_lanes), np.bool_)
     order = np.lexsort((-pending_lanes.events, -launches, ~has_step))
     is_separate = np.zeros(len(pending_lanes), np.bool_)
     is_separate[order[:MAX_LANES]] = True

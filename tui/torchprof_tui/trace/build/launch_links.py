@@ -76,7 +76,6 @@ def link_launches(correlation: I64, ordinals: I32, is_call: Bool, is_driver: Boo
 
 
 def _select_correlated(correlation: I64, ordinals: I32, events: I32) -> I32:
-    """Select those of `events` that have a correlation."""
     value = correlation[ordinals[events]]
     correlated: I32 = events[(value != 0) & (value != -1)]
     return correlated
@@ -115,10 +114,7 @@ def match_flows(ids: I32, starts: Bool) -> tuple[I64, I64]:
     `ids`: codes from 0 on, as in `RawEvents.id`.
     """
     begin, end = np.flatnonzero(starts), np.flatnonzero(~starts)
-    if not len(begin) or not len(end):
-        nothing = np.zeros(0, np.int64)
-        return nothing, nothing
-    begin_of = np.full(int(ids.max()) + 1, -1, np.int64)
+    begin_of = np.full(int(ids.max(initial=-1)) + 1, -1, np.int64)
     begin_of[ids[begin[::-1]]] = begin[::-1]  # the first is written last
     source = begin_of[ids[end]]
     has_begin = source >= 0

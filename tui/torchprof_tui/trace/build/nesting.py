@@ -46,6 +46,7 @@ from torchprof_tui.trace.core.thread_tasks import (
 )
 
 _MAX_DEPTH = 12  # levels of enclosing events that are looked through; each reads the times of the lane once
+_NONE = np.zeros(0, np.int32)
 
 
 @record
@@ -95,9 +96,8 @@ def _count_enclosing(start: I64, duration: I64) -> int:
     later = map_blocks(
         lambda block: int((start[head:][block] + np.maximum(duration[head:][block], 1)).max()), len(start) - head
     )
-    latest = np.maximum.accumulate(np.append(end[1:], max([int(end[-1]), *later]))[::-1])[
-        ::-1
-    ]  # end of all events after it
+    # The end of all events after each.
+    latest = np.maximum.accumulate(np.append(end[1:], max([int(end[-1]), *later]))[::-1])[::-1]
     shorter = np.flatnonzero(end < latest)
     count = int(shorter[0]) if len(shorter) else head
     return min(count, len(start) - 1)
@@ -106,11 +106,7 @@ def _count_enclosing(start: I64, duration: I64) -> int:
 def _find_cuts(start: I64, duration: I64, size: int) -> list[int]:
     """Find where parts of at least `size` events can end: indexes of events before which all others have ended."""
     open_until = np.empty_like(start)
-
-    def compute_end(block: slice) -> None:
-        np.add(start[block], np.maximum(duration[block], 1), out=open_until[block])
-
-    run_blocks(compute_end, len(start))
+    run_blocks(lambda block: np.add(start[block], np.maximum(duration[block], 1), out=open_until[block]), len(start))
     accumulate_parallel(np.maximum, open_until)
     fresh = find_indexes(lambda block: start[1:][block] >= open_until[:-1][block], len(start) - 1) + 1
     cuts: list[int] = []
@@ -154,7 +150,7 @@ def nest_lanes(
     parent = np.empty(len(start), np.int32) if parent is None else parent
     parts = divide_lanes(first, flat, start, duration, _PART_EVENTS)
     batches = list(_batch_lanes(parts.first, _PART_EVENTS))
-    crossed, crossing = [_empty_indexes()] * len(batches), [_empty_indexes()] * len(batches)
+    crossed, crossing = [_NONE] * (len(batches) + 1), [_NONE] * (len(batches) + 1)
 
     def nest(number: int) -> None:
         lanes = batches[number]
@@ -172,8 +168,7 @@ def nest_lanes(
         crossing[number] = batch.crossing + np.int32(events.start)
 
     run_tasks([partial(nest, number) for number in range(len(batches))])
-    none = _empty_indexes()
-    return Nesting(row, parent, np.concatenate([none, *crossed]), np.concatenate([none, *crossing]))
+    return Nesting(row, parent, np.concatenate(crossed), np.concatenate(crossing))
 
 
 def _batch_lanes(first: I64, size: int) -> Iterator[slice]:
@@ -187,7 +182,6 @@ def _batch_lanes(first: I64, size: int) -> Iterator[slice]:
 
 
 def _nest_batch(first: I64, flat: Bool, start: I64, duration: I64) -> Nesting:
-    """Nest the lanes of one batch, as `nest_lanes`."""
     n = len(start)
     row = np.zeros(n, np.int32)
     parent = np.full(n, -1, np.int32)
@@ -200,11 +194,11 @@ def _nest_batch(first: I64, flat: Bool, start: I64, duration: I64) -> Nesting:
         begin, end = begin[nested], end[nested]
     del is_flat, flat_events
     if not len(nested):
-        return Nesting(row, parent, _empty_indexes(), _empty_indexes())
+        return Nesting(row, parent, _NONE, _NONE)
 
     depth, above = _nest_without_crossings(begin, end)
     wrong = np.flatnonzero(end > end[above])  # at the top above[i] is i itself, which is never wrong
-    crossed = crossing = _empty_indexes()
+    crossed = crossing = _NONE
     if len(wrong):
         lane = np.searchsorted(first, nested, side="right")
         has_crossings = np.zeros(len(first) + 1, np.bool_)
@@ -292,10 +286,6 @@ def allocate_rows(start: I64, end: I64) -> I32:
 def _repeat_by_lane(values: I64, sizes: I64) -> I64:
     """Repeat the value of each lane for its events: int64[sum of sizes]. Of one lane a view, which copies nothing."""
     return np.broadcast_to(values, int(sizes[0])) if len(sizes) == 1 else np.repeat(values, sizes)
-
-
-def _empty_indexes() -> I32:
-    return np.zeros(0, np.int32)
 
 
 def find_parents(first: I64, start: I64, duration: I64) -> I32:

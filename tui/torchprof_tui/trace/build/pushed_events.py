@@ -68,8 +68,6 @@ class RowAllocator:
 
 _BLOCK = 1 << 14  # events that are Python numbers at a time
 
-_SMALL_DEPTH = 1 << 16
-
 _NEVER = 2**63
 
 _MAX_SCANNED_ROWS = 16  # rows in which a free one is searched one by one; beyond, a tree of the rows is kept
@@ -224,7 +222,6 @@ class _Placement:
         return self._held.find_free_row(row, now)
 
     def hold(self, row: int, until: int) -> None:
-        """Hold the row of a crossed event."""
         if self._held is not None:
             self._held.hold_row(row, until)
         missing = row + 1 - len(self.held_until)
@@ -245,7 +242,7 @@ class _Placement:
 
 def _find_next_siblings(depth: I32, above: I32) -> I32:
     """Find the next event with the same one above it, int32[n], -1 for none."""
-    narrow = depth.astype(np.uint16) if int(depth.max(initial=0)) < _SMALL_DEPTH else depth  # uint16 sorts by radix
+    narrow = depth.astype(np.uint16) if int(depth.max(initial=0)) < 1 << 16 else depth  # uint16 sorts by radix
     order = np.argsort(narrow, kind="stable").astype(np.int32)
     parent = np.where(depth == 0, np.int32(-1), above)
     first, second = order[:-1], order[1:]

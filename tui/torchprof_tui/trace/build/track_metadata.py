@@ -41,8 +41,8 @@ class TrackMetadata:
         for name, pid, tid, value in metadata:
             if value is None or name not in _KNOWN_NAMES:
                 continue
-            text = _format_text(value)
-            if text is None:
+            text = value[:_MAX_NAME_LENGTH].strip() if isinstance(value, str) else str(value)
+            if not isinstance(value, (str, int, float)):
                 unusable.append(f"{name}: {excerpt(dump_bounded(value))}")
             elif name == "process_name":
                 tracks.process_names[pid] = text
@@ -78,10 +78,3 @@ def _parse_number(value: Any) -> float:
     except (TypeError, ValueError):
         return 0.0
     return number if math.isfinite(number) else 0.0
-
-
-def _format_text(value: Any) -> str | None:
-    """Convert a name to text, shortened; None for a list or an object."""
-    if isinstance(value, str):
-        return value[:_MAX_NAME_LENGTH].strip()
-    return str(value) if isinstance(value, (int, float)) else None

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
+from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 
 from torchprof_tui.trace.core.arrays import Array
 from torchprof_tui.trace.core.errors import DISK_FULL_ERRNOS
@@ -44,15 +44,14 @@ def create_array_file(size: int) -> FileIO | None:
     return tempfile.TemporaryFile(dir=_folder, buffering=0)
 
 
-def map_array(file: FileIO, count: int, dtype: npt.DTypeLike) -> npt.NDArray[np.generic] | None:
-    """Map a file as an array of `count` values; those of an array mapped before are the first.
+def map_part(file: IO[bytes], size: int, offset: int = 0) -> mmap.mmap | None:
+    """Map a part of a file, which grows to hold it; None where the file system cannot do that.
 
-    Returns None where the file system cannot do that. Raises OSError if the disk is full.
+    Raises OSError if the disk is full.
     """
-    size = count * np.dtype(dtype).itemsize
     try:
-        os.posix_fallocate(file.fileno(), 0, size)  # else a full disk would raise SIGBUS
-        return np.frombuffer(mmap.mmap(file.fileno(), size), dtype)
+        os.posix_fallocate(file.fileno(), offset, size)  # else a full disk would raise SIGBUS
+        return mmap.mmap(file.fileno(), size, offset=offset)
     except OSError as error:
         if error.errno in DISK_FULL_ERRNOS:
             raise

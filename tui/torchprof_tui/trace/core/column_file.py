@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from torchprof_tui.trace.core.array_files import map_part
 from torchprof_tui.trace.core.arrays import Array
-from torchprof_tui.trace.core.errors import DISK_FULL_ERRNOS
 
 try:
     from isal.isal_zlib import crc32 as _crc32
@@ -42,12 +42,12 @@ def checksum_array(array: Array) -> int:
 
 
 def open_unbuffered(path: Path) -> FileIO:
-    """Open a regular file for a ChecksumReader, without waiting for the writer of a pipe. Raises OSError."""
-    file = FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), closefd=True)
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
+    """Open a regular file for reading, without waiting for the writer of a pipe. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
-    return file
+    return FileIO(descriptor)
 
 
 class ChecksumReader:
@@ -115,26 +115,16 @@ class ColumnFile:
         """Allocate a column: mapped and in `layout` if it is long and the file system allows it, else in memory."""
         shape = (shape,) if isinstance(shape, int) else shape
         size = math.prod(shape) * np.dtype(dtype).itemsize
-        # Without allocated blocks, a full disk would raise SIGBUS on a write to the mapping.
         if size < _MIN_MAPPED_BYTES or not hasattr(os, "posix_fallocate"):
             return allocate_in_memory(name, shape, dtype)
         with self._allocating:
-            mapped = self._map_column(name, size, shape, dtype)
-        return allocate_in_memory(name, shape, dtype) if mapped is None else np.frombuffer(mapped, dtype).reshape(shape)
-
-    def _map_column(self, name: str, size: int, shape: tuple[int, ...], dtype: npt.DTypeLike) -> mmap.mmap | None:
-        """Map `size` bytes for a column at the end of the file; None if the file system does not support that."""
-        offset = self.size + -self.size % mmap.ALLOCATIONGRANULARITY
-        try:
-            os.posix_fallocate(self._file.fileno(), offset, size)
-            mapped = mmap.mmap(self._file.fileno(), size, offset=offset)
-        except OSError as error:
-            if error.errno in DISK_FULL_ERRNOS:
-                raise
-            return None  # the file system cannot allocate or map blocks
-        self.layout[name] = (offset, np.dtype(dtype).str, shape)
-        self.size = offset + size
-        return mapped
+            offset = self.size + -self.size % mmap.ALLOCATIONGRANULARITY
+            mapped = map_part(self._file, size, offset)
+            if mapped is None:
+                return allocate_in_memory(name, shape, dtype)
+            self.layout[name] = (offset, np.dtype(dtype).str, shape)
+            self.size = offset + size
+        return np.frombuffer(mapped, dtype).reshape(shape)
 
     def write(self, name: str, array: Array) -> None:
         """Append a column that is in memory."""

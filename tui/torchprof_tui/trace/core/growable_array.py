@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from torchprof_tui.trace.core.array_files import create_array_file, map_array
+from torchprof_tui.trace.core.array_files import create_array_file, map_part
 from torchprof_tui.trace.core.arrays import Array
 
 _INITIAL_SIZE = 1024
@@ -48,10 +48,10 @@ class GrowableArray:
             return
         is_in_file, in_file = self._file is not None, int(size * _GROWTH)
         self._file = self._file or create_array_file(in_file * self._data.itemsize)
-        larger: npt.NDArray[Any] | None = None
-        if self._file is not None:
-            larger = map_array(self._file, in_file, self._data.dtype)
-        if larger is not None:
+        mapped = None if self._file is None else map_part(self._file, in_file * self._data.itemsize)
+        larger: npt.NDArray[Any]
+        if mapped is not None:
+            larger = np.frombuffer(mapped, self._data.dtype)
             if not is_in_file:
                 larger[: self._size] = self.view
             self._data = larger

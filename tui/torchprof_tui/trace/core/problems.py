@@ -24,7 +24,7 @@ NESTED_TOO_DEEPLY = "nested too deeply"  # of a top-level value only the first l
 UNREADABLE_METADATA = "metadata out of range"  # a top-level key of the wrong type or out of its range: not used
 UNREADABLE_NAME = "lane name is not text"  # a process_name, thread_name, … that is a list or an object: not used
 DAMAGED_TABLE = "damaged table"  # of a database: its rows were read up to the damage
-TOO_MANY_LANES = "merged lanes"  # above 10,000 lanes, the least important are merged: `build/lane_layout.py`
+TOO_MANY_LANES = "merged lanes"  # above 10,000 lanes, the least important are merged: `build/lane_merging.py`
 
 NUMBER_KINDS = tuple(
     f"{label} out of range"

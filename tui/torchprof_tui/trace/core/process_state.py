@@ -26,7 +26,6 @@ _CPU_ROOTS = ("cpu", "cpu,cpuacct", "cpuacct,cpu")  # folders of the cpu control
 
 
 def count_cores() -> int:
-    """Count the cores to use, at least 1."""
     try:
         cores = len(os.sched_getaffinity(0))
     except (AttributeError, OSError):  # not Linux

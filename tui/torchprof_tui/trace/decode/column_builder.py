@@ -186,7 +186,6 @@ class CounterColumns(PartTable):
         return self._texts.setdefault(name, len(self._texts))
 
     def append(self, entries: I64, series: I32, values: F64) -> None:
-        """Append points in the order of their entries."""
         self._entry.extend(entries)
         self._series.extend(series)
         self._value.extend(values)

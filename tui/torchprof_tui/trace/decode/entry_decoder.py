@@ -57,7 +57,7 @@ def choose_text_limits(source: Source) -> TextLimits | None:
     """Choose the limits of a source, None where the user wants all of it."""
     if source.unpack_all:
         return None
-    if source.is_local_file:
+    if source.path is not None:
         return TextLimits(None, MAX_FILE_BYTES_WITHOUT_EVENT)
     return TextLimits(MAX_STREAM_BYTES, MAX_STREAM_BYTES_WITHOUT_EVENT)
 

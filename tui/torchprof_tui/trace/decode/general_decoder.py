@@ -113,8 +113,6 @@ def decode_trace(
 
 
 def _decode_packets(source: Source, text_dir: Path, progress: ProgressCallback | None) -> DecodedTrace:
-    """Decode the text that a Perfetto trace is converted to."""
-
     def report(_consumed: int, _total: int | None, entries: int) -> None:
         if progress is not None:
             progress(source.consumed, source.total, max(entries, converter.entry_count))

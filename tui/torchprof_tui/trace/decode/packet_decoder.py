@@ -327,7 +327,6 @@ class PacketConverter:
         return ", ".join(listed) + (", …" if len(names) > _MAX_LISTED else "")
 
     def open_text(self) -> Source:
-        """Open the text as a source, which is written while it is read."""
         self._writer.close()
         source = Source(self._source.name, PieceStream(self._write_text()))
         source.format = "kineto" if self._context.base_time else "chrome"
@@ -383,7 +382,6 @@ def _name_head(phase: str, category: str, pid: str, tid: str, resolved: Resolved
 
 
 def _write_head(phase: str, category: str, pid: str, tid: str) -> bytes:
-    """Write the begin of an entry."""
     return dump_bounded({"ph": phase, "cat": category, "pid": pid, "tid": tid})[:-1] + b","
 
 

@@ -107,8 +107,22 @@ def inflate_for_workers(source: Source, workers: Sequence[_Worker], parent_alive
     source = source.reopen()
     waiting = list(workers)
     children: list[int] = []
+    blocks = source.blocks_in_this_thread()
+    offset = 0
     try:
-        _start_parts(source, waiting, children, parent_alive)
+        for block in blocks:
+            if wait_until_readable([parent_alive], 0):
+                return  # the parent has ended
+            while waiting and waiting[0].start.target < offset + len(block):
+                worker = waiting.pop(0)
+                rest = itertools.chain([block], blocks)
+                if not waiting:
+                    worker.run(source, iter(Prefetcher(rest)), offset, parent_alive)
+                    return
+                run = partial(_run_inflated, worker, waiting, source, rest, offset, parent_alive)
+                children.append(fork_process(run))
+                worker.close_outputs()
+            offset += len(block)
     finally:
         for worker in waiting:
             worker.close_outputs()
@@ -141,24 +155,6 @@ def _run_inflated(
         other.close_outputs()
     source.reopen_in_place()
     worker.run(source, iter(Prefetcher(blocks)), begin, parent_alive)
-
-
-def _start_parts(source: Source, waiting: list[_Worker], children: list[int], parent_alive: int) -> None:
-    """Fork a process for each part but the last, which is decoded here. Moves what was started out of `waiting`."""
-    blocks = source.blocks_in_this_thread()
-    offset = 0
-    for block in blocks:
-        if wait_until_readable([parent_alive], 0):
-            return  # the parent has ended
-        while waiting and waiting[0].start.target < offset + len(block):
-            worker = waiting.pop(0)
-            rest = itertools.chain([block], blocks)
-            if not waiting:
-                worker.run(source, iter(Prefetcher(rest)), offset, parent_alive)
-                return
-            children.append(fork_process(partial(_run_inflated, worker, waiting, source, rest, offset, parent_alive)))
-            worker.close_outputs()
-        offset += len(block)
 
 
 MIN_PART_BYTES = 48 << 20  # text for which another process pays: to start one and to join its part takes some 30 ms

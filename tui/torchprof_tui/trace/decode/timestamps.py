@@ -101,7 +101,7 @@ def _restore_exact_times(values: Sequence[Any], micro: F64, text: bytes, result:
     if _THREE_DECIMALS.match(joined):
         result[rows] = np.fromiter(map(int, joined.replace(b".", b"").split()), np.int64, len(rows))
     else:
-        result[rows] = np.fromiter(map(_parse_exact_nanoseconds, digits), np.int64, len(rows))
+        result[rows] = [int((Decimal(each.decode()) * 1000).to_integral_value()) for each in digits]
 
 
 def _exceeds_exact_range(micro: F64) -> Bool:
@@ -129,7 +129,3 @@ def _match_digits(rows: I64, micro: F64, digits: list[bytes]) -> tuple[I64, list
         matches.append((row, digits[index]))
         next_index = index + 1
     return np.fromiter((row for row, _ in matches), np.int64, len(matches)), [text for _, text in matches]
-
-
-def _parse_exact_nanoseconds(digits: bytes) -> int:
-    return int((Decimal(digits.decode()) * 1000).to_integral_value())

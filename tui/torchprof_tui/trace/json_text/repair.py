@@ -152,8 +152,14 @@ def repair_string(body: str, kinds: RepairKinds) -> str:
     """Repair the text between two quotes."""
     if not _SUSPECT.search(body):
         return body
-    body = repair_backslashes(body, kinds)
-    body = repair_control_characters(body, kinds)
+    if not _VALID_ESCAPES.fullmatch(body):
+        # One invalid escape shows that the writer did not escape backslashes: `C:\new\x` is a path, although `\n`
+        # alone would be a line break. Only `\"` keeps its meaning.
+        kinds[REPAIRED_BACKSLASH] = None
+        body = re.sub(r'\\(?!")', r"\\\\", body)
+    if _CONTROL.search(body):  # line breaks and tabs, too
+        kinds[REPAIRED_CONTROL] = None
+        body = _CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", body)
 
     # Replace lone halves of surrogate pairs by U+FFFD.
     def replace(match: re.Match[str]) -> str:
@@ -163,25 +169,6 @@ def repair_string(body: str, kinds: RepairKinds) -> str:
         return "\\ufffd"
 
     return _LONE_SURROGATE.sub(replace, body)
-
-
-def repair_backslashes(body: str, kinds: RepairKinds) -> str:
-    """Escape all backslashes if one escape is invalid, which shows that the writer did not escape them.
-
-    `C:\\new\\x` is a path, although `\\n` alone would be a line break. Only `\\"` keeps its meaning.
-    """
-    if _VALID_ESCAPES.fullmatch(body):
-        return body
-    kinds[REPAIRED_BACKSLASH] = None
-    return re.sub(r'\\(?!")', r"\\\\", body)
-
-
-def repair_control_characters(body: str, kinds: RepairKinds) -> str:
-    """Escape control characters, including line breaks and tabs."""
-    if not _CONTROL.search(body):
-        return body
-    kinds[REPAIRED_CONTROL] = None
-    return _CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", body)
 
 
 _NOT_FINITE = r"[-+]?(?:nan|inf(?:inity)?|1\.#\w+)(?:\(\w*\))?|-?\d+(?:\.\d+)?e\+?\d{3,}|-?\d{309,}(?:\.\d+)?"
@@ -249,7 +236,14 @@ class _QuoteRepairer:
         while self._skip_space():
             if expected == "end":
                 return None  # more text after the outermost bracket
-            following = self._parse_after_value() if expected == "comma" else self._parse_before_value(expected)
+            char = self._text[self._offset]
+            if expected != "comma":
+                following = self._parse_before_value(expected)
+            elif char != ",":
+                following = self._close_bracket(char)
+            else:
+                self._emit(",", self._offset + 1)
+                following = "key" if self._open_brackets[-1] == "{" else "value"
             if following is None:
                 return None
             expected = following
@@ -263,13 +257,6 @@ class _QuoteRepairer:
     def _emit(self, text: str, end: int) -> None:
         self._output.append(text)
         self._offset = end
-
-    def _parse_after_value(self) -> str | None:
-        char = self._text[self._offset]
-        if char == ",":
-            self._emit(",", self._offset + 1)
-            return "key" if self._open_brackets[-1] == "{" else "value"
-        return self._close_bracket(char)
 
     def _close_bracket(self, char: str) -> str | None:
         if not self._open_brackets or char != {"{": "}", "[": "]"}[self._open_brackets[-1]]:

@@ -50,11 +50,6 @@ class CaptureDetails(msgspec.Struct, frozen=True):
     mode: Text = ""
 
 
-def read_capture_details(path: str) -> tuple[CaptureDetails, ...]:
-    """Read the list. Raises UnreadableFileError with a reason of one line."""
-    return read_typed_file(path, tuple[CaptureDetails, ...], MAX_DETAILS_BYTES)
-
-
 class CaptureFiles:
     """The captures of one trace, opened on first use and kept; a `CaptureTraces`.
 
@@ -139,7 +134,8 @@ class CaptureFiles:
         if not os.path.isfile(path):
             return {}
         try:
-            return {each.file: each.batch_size for each in read_capture_details(path)}
+            details = read_typed_file(path, tuple[CaptureDetails, ...], MAX_DETAILS_BYTES)
+            return {each.file: each.batch_size for each in details}
         except (UnreadableFileError, OSError) as error:
             self._problems.append(f"{CAPTURE_FOLDER}/: {error}")
             return {}

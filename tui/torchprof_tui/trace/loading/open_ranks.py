@@ -148,7 +148,6 @@ class RanksOpener(TraceOpener):
         self._host_limits: dict[str, asyncio.Semaphore] = {}
 
     async def _load(self, report: Report) -> Trace:
-        """Load all ranks as one trace."""
         raise_descriptor_limit(len(self.files))
         any_remote = any(is_remote(file.spec) for file in self.files)
         max_workers = max(MAX_WORKERS, MAX_WORKERS_PER_HOST if any_remote else 1)
@@ -214,7 +213,6 @@ class RanksOpener(TraceOpener):
             return await self._pool.decode_trace(entry.spec, entry.folder, partial(self._report_rank, index, report))
 
     def _report_rank(self, index: int, report: Report, progress: Progress) -> None:
-        """Report one rank's progress as part of the progress of all."""
         before = self._progress[index]
         if progress.total is None:
             events = max(before.events, progress.events)
@@ -317,7 +315,6 @@ class RemoteOpener(TraceOpener):
             os.close(stdin)
 
     async def _load(self, report: Report) -> Trace:
-        """Load the trace, or all ranks as one."""
         succeeded = False
         try:
             lister = self._listing_worker

@@ -130,7 +130,6 @@ class Ranks:
         return len(self.all)
 
     def index_of_event(self, event: int) -> int:
-        """Return the index in `all` of the rank of an event."""
         return bisect_right(self._first_events, event) - 1
 
     def index_of_lane(self, lane: int) -> int:
@@ -155,7 +154,6 @@ class Ranks:
         return [rank for rank in self.all if rank.clock.error is None and len(rank.trace)]
 
     def find_rank(self, number: int) -> Rank | None:
-        """Return the rank of this number, None if there is none."""
         return next((rank for rank in self.all if rank.number == number), None)
 
     @cached_property

@@ -135,11 +135,6 @@ def _parse_vllm_group(text: str | None, requests: int) -> tuple[int, int]:
     return int(match[1]), UNKNOWN if match[2] is None else int(match[2])
 
 
-def _parse_vllm_requests(match: re.Match[str]) -> ServingStepName:
-    """Parse the requests of an older vLLM; a cached one may still be in its prompt, so no tokens are known."""
-    return _of_groups(Engine.VLLM, int(match[1]), int(match[2]), UNKNOWN, UNKNOWN, UNKNOWN)
-
-
 def _parse_sglang(match: re.Match[str]) -> ServingStepName | None:
     mode, values = match[1].upper(), {key: int(value) for key, value, _ in _VALUE.findall(match[2])}
     if "bs" not in values:
@@ -227,7 +222,8 @@ def _add(a: int, b: int) -> int:
 
 _PARSERS = (
     (_VLLM, _parse_vllm),
-    (_VLLM_REQUESTS, _parse_vllm_requests),
+    # Of older versions; a cached request may still be in its prompt, so no tokens are known.
+    (_VLLM_REQUESTS, lambda match: _of_groups(Engine.VLLM, int(match[1]), int(match[2]), UNKNOWN, UNKNOWN, UNKNOWN)),
     (_SGLANG, _parse_sglang),
     (_ATOM, _parse_atom),
     (_TENSORRT_LLM, _parse_tensorrt_llm),

@@ -43,9 +43,12 @@ class Counter:
 
 @record
 class SparseColumn:
-    """A column for the few events that have a value: `events` int32[k] ascending, `values` [k] or [k, m]."""
+    """A column for the few events that have a value: `events` int32[k] ascending, `values` [k] or [k, m].
 
-    events: I32
+    As a lookup table it has other ascending keys in `events`, int64[k]; of equal ones the first counts.
+    """
+
+    events: I32 | I64
     values: Array
 
     def get(self, event: int) -> Any | None:
@@ -61,9 +64,9 @@ class SparseColumn:
         """Return the value of each event, `missing` if it has none: [len(events)] or [len(events), m]."""
         out = np.full((len(events), *self.values.shape[1:]), missing, dtype=self.values.dtype)
         if len(self.events):
-            events = events.astype(self.events.dtype, copy=False)
-            index = np.minimum(self.events.searchsorted(events), len(self.events) - 1)
-            hit = self.events[index] == events
+            keys = events.astype(self.events.dtype, copy=False)
+            index = np.minimum(self.events.searchsorted(keys), len(self.events) - 1)
+            hit = self.events[index] == keys
             out[hit] = self.values[index[hit]]
         return out
 
@@ -213,6 +216,13 @@ class Trace:
             raise IndexError(index)
         return Event(self, index)
 
+    def numbers_at(self, arg: str, events: I32 | I64, missing: int = -1, shape: tuple[int, ...] = ()) -> I64:
+        """Return an arg of each event, `missing` where it has none: int64[k], or [k, *shape]."""
+        column = self.args.get(arg)
+        if column is None or not len(column.events):
+            return np.full((len(events), *shape), missing, np.int64)
+        return column.values_at(events, missing).astype(np.int64)
+
     def steps_of_event(self, event: int) -> list[Step]:
         """Return the steps of the process of an event: in a merged trace, those of its rank."""
         return self.rank_of_event(event).steps
@@ -226,7 +236,6 @@ class Trace:
 
     @property
     def devices(self) -> Sequence[DeviceProperties]:
-        """The devices that the file describes."""
         return self.metadata.devices
 
     @property
@@ -251,11 +260,9 @@ class Trace:
         return (Rank.of_single_trace(self),) if self.merged_ranks is None else self.merged_ranks.all
 
     def rank_of_event(self, event: int) -> Rank:
-        """Return the rank that an event belongs to."""
         return Rank.of_single_trace(self) if self.merged_ranks is None else self.merged_ranks.rank_of_event(event)
 
     def rank_of_lane(self, lane: int) -> Rank:
-        """Return the rank that a lane belongs to."""
         return Rank.of_single_trace(self) if self.merged_ranks is None else self.merged_ranks.rank_of_lane(lane)
 
     @cached_property

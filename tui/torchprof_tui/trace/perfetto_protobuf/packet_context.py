@@ -197,7 +197,6 @@ class ResolvedTracks:
 
 
 def _format_id(value: int | bytes) -> str:
-    """Format an int32 or int64 id."""
     return str(to_signed(value)) if isinstance(value, int) else ""
 
 

@@ -23,7 +23,6 @@ def extent(trace: Trace, event: int) -> tuple[int, int]:
 
 
 def row_of(trace: Trace, event: int) -> int:
-    """Compute the row of the whole trace that the event is in."""
     return trace.lanes[int(trace.lane[event])].row_base + int(trace.row[event])
 
 

@@ -112,7 +112,6 @@ class _Offsets:
 
 
 def _compute_offsets(sizes: Iterable[int]) -> list[int]:
-    """Compute the sum of the sizes before each one."""
     return list(accumulate(sizes, initial=0))[:-1]
 
 

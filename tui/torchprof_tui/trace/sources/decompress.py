@@ -49,21 +49,19 @@ class ReplayBuffer:
 
     def read_pieces(self) -> Iterator[bytes]:
         """Yield all bytes in pieces of PIECE_BYTES; none if they cannot be read again."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
             if self._path is not None:
-                with self._path.open("rb") as file:
-                    file.seek(self._offset)
-                    yield from self._split_into_pieces(file)
+                file: IO[bytes] = opened.enter_context(self._path.open("rb"))
             elif self._spool is not None:
-                self._spool.seek(0)
-                yield from self._split_into_pieces(self._spool)
-
-    def _split_into_pieces(self, file: IO[bytes]) -> Iterator[bytes]:
-        remaining = self._length
-        while remaining > 0 and (block := file.read(min(_READ_BYTES, remaining))):
-            remaining -= len(block)
-            for begin in range(0, len(block), PIECE_BYTES):
-                yield block[begin : begin + PIECE_BYTES]
+                file = self._spool
+            else:
+                return
+            file.seek(self._offset)
+            remaining = self._length
+            while remaining > 0 and (block := file.read(min(_READ_BYTES, remaining))):
+                remaining -= len(block)
+                for begin in range(0, len(block), PIECE_BYTES):
+                    yield block[begin : begin + PIECE_BYTES]
 
     def discard(self) -> None:
         """Delete the stored bytes."""

@@ -93,7 +93,6 @@ def checked_modified(seconds: float) -> float:
 
 
 def select_newest(traces: Sequence[ListedTrace]) -> list[ListedTrace]:
-    """Return the MAX_LISTED newest traces, newest first."""
     return sorted(traces, key=lambda trace: (-trace.modified, trace.spec))[:MAX_LISTED]
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from torchprof_tui.trace.core.column_file import open_unbuffered
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.records import record
@@ -140,21 +140,13 @@ def _walk(top: Path, name: str) -> Iterator[Path]:
 def _read_regular_file(path: Path) -> bytes:
     """Read a regular file. A FIFO or device is refused without waiting for it. Raises TraceError."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        with open_unbuffered(path) as file:
+            data = b""
+            while len(data) <= MAX_FILE_BYTES and (part := file.read(MAX_FILE_BYTES + 1 - len(data))):
+                data += part
+            return data
     except (OSError, ValueError) as error:
         raise TraceError(f"{clean(str(path))}: {getattr(error, 'strerror', None) or error}") from error
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise TraceError(f"{clean(str(path))}: not a regular file")
-        data = b""
-        while len(data) <= MAX_FILE_BYTES and (part := os.read(descriptor, MAX_FILE_BYTES + 1 - len(data))):
-            data += part
-        return data
-    except OSError as error:
-        raise TraceError(f"{clean(str(path))}: {error.strerror or error}") from error
-    finally:
-        os.close(descriptor)
 
 
 _SCRIPT = r"""

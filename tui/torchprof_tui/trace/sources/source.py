@@ -147,7 +147,8 @@ def _prepend(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
 class Source:
     """Named stream of bytes, read once with `blocks()`.
 
-    `name`: as the user wrote it. `total`: bytes as stored, None if unknown. `consumed`: bytes read of them.
+    `name`: as the user wrote it. `total`: bytes as stored, None if unknown. `consumed`: bytes read of them. `path`: of
+    a regular file on this machine, which has an end; None for anything else.
     `compression`: "gzip", "xz", "zstd" or "". `plain_path`: path of a plain local file, whose text can be read again in
     place; None for anything else. `identity`: identifies the content of a remote file, None if unknown.
 
@@ -178,7 +179,7 @@ class Source:
         self.consumed = 0
         self.identity = identity
         self._stream = stream
-        self._path = path
+        self.path = path
         self._compressed_in_transit = compressed_in_transit
         self._stop = stop
         self._is_stopped = False
@@ -196,7 +197,7 @@ class Source:
             raise TraceError(f"{name}: {self._connection_error}, before anything arrived")
         self.compression = detect_compression(self._head)
         self.plain_path = None if self.compression else path
-        self._path = path
+        self.path = path
 
     @property
     def problems(self) -> list[Problem]:
@@ -208,12 +209,12 @@ class Source:
 
         Starts no thread for a local file, because its decoder may fork.
         """
-        if self._path is not None and isinstance(self._stream, io.FileIO):
+        if self.path is not None and isinstance(self._stream, io.FileIO):
             stored = os.pread(self._stream.fileno(), _PEEK_BYTES, 0)
             if not self.compression:
                 return stored
             try:
-                texts = Decompressor(self.compression, ReplayBuffer(self._path, 0)).feed(stored)
+                texts = Decompressor(self.compression, ReplayBuffer(self.path, 0)).feed(stored)
                 return next((text for text in texts if text), b"")
             except DamagedStreamError:
                 return b""
@@ -257,33 +258,28 @@ class Source:
         return bool(self._connection_error)
 
     @property
-    def is_local_file(self) -> bool:
-        """Whether this is a regular file on this machine, which has an end."""
-        return self._path is not None
-
-    @property
     def local_gzip(self) -> tuple[Path, int] | None:
         """Path and file descriptor of an open local gzip file, None for everything else."""
-        if self.compression != "gzip" or self._path is None or not isinstance(self._stream, io.FileIO):
+        if self.compression != "gzip" or self.path is None or not isinstance(self._stream, io.FileIO):
             return None
-        return self._path, self._stream.fileno()
+        return self.path, self._stream.fileno()
 
     @property
     def text_size(self) -> int | None:
         """Approximate bytes of text; None if unknown or if the source cannot be reopened."""
-        if self._path is None or self.total is None or self.compression not in ("", "gzip"):
+        if self.path is None or self.total is None or self.compression not in ("", "gzip"):
             return None
         if not self.compression:
             return self.total
-        with self._path.open("rb") as file:  # size of the last member modulo 4 GB
+        with self.path.open("rb") as file:  # size of the last member modulo 4 GB
             file.seek(-min(_GZIP_SIZE_BYTES, self.total), os.SEEK_END)
             return int.from_bytes(file.read(), "little")
 
     def reopen(self, offset: int = 0) -> Source:
         """Open the same local file again; plain text from byte `offset`. Raises OSError, TraceError."""
-        assert self._path is not None, "only a local file can be read twice"
-        stream = self._open_again(self._path)
-        source = Source(self.name, stream, self.total, self._path)
+        assert self.path is not None, "only a local file can be read twice"
+        stream = self._open_again(self.path)
+        source = Source(self.name, stream, self.total, self.path)
         if offset:
             source._head = b""
             stream.seek(offset)
@@ -294,8 +290,8 @@ class Source:
 
         `blocks_in_this_thread` has begun and its next block is not requested yet. Raises OSError, TraceError.
         """
-        assert self._path is not None, "only a local file can be read twice"
-        shared, stream = self._stream, self._open_again(self._path)
+        assert self.path is not None, "only a local file can be read twice"
+        shared, stream = self._stream, self._open_again(self.path)
         stream.seek(self.consumed)
         self._stream = stream
         shared.close()
@@ -320,7 +316,6 @@ class Source:
             raise TraceError(f"{self.name}: cannot be read: {error.strerror or error}") from error
 
     def _stored_blocks(self, size: int) -> Iterator[bytes]:
-        """Yield the bytes as stored."""
         block, self._head = self._head or self._read(size), b""
         while block or self._go_on():
             if block and not self._compressed_in_transit:
@@ -340,7 +335,7 @@ class Source:
         """Go on over another connection where the last one ended too early; return whether there is one."""
         if self.consumed == self.total:
             self._connection_error = ""  # it was lost behind the last byte
-        is_short = self._path is None and self.total is not None and self.consumed < self.total
+        is_short = self.path is None and self.total is not None and self.consumed < self.total
         if self._is_stopped or not (self._connection_error or is_short):
             return False
         self._connection_error = self._connection_error or "the data ended before the file"
@@ -370,7 +365,7 @@ class Source:
                     data = data.lstrip(b"\0")  # some writers pad the end with zeros
                     if not data:
                         break
-                    replay = ReplayBuffer(self._path, self.consumed - len(data))
+                    replay = ReplayBuffer(self.path, self.consumed - len(data))
                     decompressor, member_is_empty = Decompressor(self.compression, replay), True
                 try:
                     for text in decompressor.feed(data):

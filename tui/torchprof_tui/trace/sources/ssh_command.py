@@ -62,14 +62,10 @@ class SshConfig:
 
 def read_ssh_config(path: SshPath) -> SshConfig:
     """Read the configuration for a host with `ssh -G`, without connecting."""
-    command = ["ssh", *port_options(path), "-G", "--", path.host]
-    try:
-        output = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_CONFIG_SECONDS, check=False
-        ).stdout.decode(errors="replace")
-    except (OSError, subprocess.TimeoutExpired):
+    answer = _ask_ssh(path, "-G")
+    if answer is None:
         return SshConfig()
-    pairs = [line.partition(" ")[::2] for line in output.splitlines()]
+    pairs = [line.partition(" ")[::2] for line in answer.stdout.decode(errors="replace").splitlines()]
     options = dict(pairs)
     has_control_path = options.get("controlpath", "none") != "none"
     shares = has_control_path and options.get("controlmaster", "false") not in ("false", "no")
@@ -84,14 +80,19 @@ def read_ssh_config(path: SshPath) -> SshConfig:
 
 def has_open_connection(path: SshPath) -> bool:
     """Tell whether a connection that the user's configuration shares is open, without connecting."""
-    command = ["ssh", *port_options(path), "-O", "check", "--", path.host]
+    answer = _ask_ssh(path, "-O", "check")
+    return answer is not None and answer.returncode == 0
+
+
+def _ask_ssh(path: SshPath, *options: str) -> subprocess.CompletedProcess[bytes] | None:
+    """Ask ssh something for which it does not connect; None where it cannot be run, or takes too long."""
+    command = ["ssh", *port_options(path), *options, "--", path.host]
     try:
-        result = subprocess.run(
+        return subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_CONFIG_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return result.returncode == 0
+        return None
 
 
 def shared_socket(path: SshPath) -> str | None:

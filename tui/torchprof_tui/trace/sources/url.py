@@ -299,7 +299,6 @@ def list_url(spec: str) -> list[ListedTrace] | str:
 
 
 def _list_files(file_system: Any, found: list[Any]) -> list[ListedTrace]:
-    """Return the files among the entries of a listing."""
     entries = [entry for entry in map(read_entry, found) if entry is not None and not entry.is_folder]
     return [entry.to_listed_trace(file_system.unstrip_protocol(entry.name)) for entry in entries]
 

@@ -167,9 +167,7 @@ def _suggest_run_pattern(specs: Sequence[str]) -> str:
 
 def rank_of(recorded_rank: int | None, spec: str) -> int | None:
     """Return the rank recorded in the file, else the one in its name (`rank3`, `worker3`)."""
-    if recorded_rank is not None:
-        return recorded_rank
-    return rank_in_name(spec)
+    return rank_in_name(spec) if recorded_rank is None else recorded_rank
 
 
 _MAX_OTHER_BYTES = 1 << 20  # bytes of a file beside the traces that are read to tell whether it is JSON of another kind
@@ -275,28 +273,17 @@ def list_local_traces(folder: str) -> list[ListedTrace]:
     """
     budget = [MAX_ENTRIES]
     level = [folder]
-    for _ in range(MAX_DEPTH + 1):
-        found: list[ListedTrace] = []
-        below: list[str] = []
-        for path in level:
-            traces, folders = _scan(path, budget)
-            found += traces
-            # What lies below a folder with traces, such as captures, belongs to these.
-            below += [] if traces else folders
-        if found:
-            return sorted(found + _list_below(below, budget), key=lambda trace: trace.spec)
-        level = below
-    return []
-
-
-def _list_below(folders: list[str], budget: list[int]) -> list[ListedTrace]:
-    """List traces that lie deeper than others: `iteration_10` may have one more folder than `iteration_20`."""
     found: list[ListedTrace] = []
-    for _ in range(MAX_DEPTH):
-        scanned = [_scan(path, budget) for path in folders]
-        found += [trace for traces, _ in scanned for trace in traces]
-        folders = [folder for traces, below in scanned if not traces for folder in below]
-    return found
+    remaining = MAX_DEPTH + 1
+    while remaining:
+        scanned = [_scan(path, budget) for path in level]
+        here = [trace for traces, _ in scanned for trace in traces]
+        # Others may lie deeper: `iteration_10` may have one more folder than `iteration_20`.
+        remaining = MAX_DEPTH if here and not found else remaining - 1
+        found += here
+        # What lies below a folder with traces, such as captures, belongs to these.
+        level = [below for traces, folders in scanned if not traces for below in folders]
+    return sorted(found, key=lambda trace: trace.spec)
 
 
 def _scan(folder: str, budget: list[int]) -> tuple[list[ListedTrace], list[str]]:

@@ -171,7 +171,6 @@ _open_entries: set[CacheEntry] = set()
 
 
 def list_open_entries() -> set[CacheEntry]:
-    """List the entries that this process has open."""
     return set(_open_entries)
 
 

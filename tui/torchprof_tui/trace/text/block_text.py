@@ -16,6 +16,7 @@ import shutil
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -75,7 +76,6 @@ class FileText:
     """The chunk read last, as stored and parsed: the next entry asked for is mostly a neighbour."""
 
     def read_entry(self, ordinal: int, parse: ParseChunk) -> dict[str, Any]:
-        """Read one entry; see `TextIndex.read_entry`."""
         chunk = int(np.searchsorted(self.first, ordinal, side="right")) - 1
         if chunk < 0:
             raise LookupError(f"no entry {ordinal}")
@@ -91,13 +91,11 @@ class FileText:
         return entries[index]
 
     def read_texts(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-        """Yield (chunk, text); see `TextIndex.read_texts`."""
         for chunk, stored in self._read_stored(chunks):
             self._check_stored(chunk, stored)
             yield chunk, self._decode_stored(stored)
 
     def _read_stored(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-        """Yield (chunk, stored bytes). Raises OSError."""
         with self.path.open("rb") as file:
             for chunk in chunks:
                 file.seek(int(self.offset[chunk]))
@@ -128,23 +126,19 @@ class RankTexts:
         self._texts = texts
         self._ordinal_offsets = ordinal_offsets
         self._chunk_offsets = list(accumulate((len(text.first) for text in texts), initial=0))
-        self._first: I64 | None = None
 
-    @property
+    @cached_property
     def first(self) -> I64:
         """int64[c]: ordinal of each chunk's first entry; see `TextIndex.first`."""
-        if self._first is None:
-            shifted = [text.first + offset for text, offset in zip(self._texts, self._ordinal_offsets, strict=True)]
-            self._first = np.concatenate(shifted)
-        return self._first
+        return np.concatenate(
+            [text.first + offset for text, offset in zip(self._texts, self._ordinal_offsets, strict=True)]
+        )
 
     def read_entry(self, ordinal: int, parse: ParseChunk) -> dict[str, Any]:
-        """Read one entry; see `TextIndex.read_entry`."""
         rank = int(np.searchsorted(self._ordinal_offsets, ordinal, side="right")) - 1
         return self._texts[rank].read_entry(ordinal - int(self._ordinal_offsets[rank]), parse)
 
     def read_texts(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-        """Yield (chunk, text), one rank's file after the other; see `TextIndex.read_texts`."""
         for rank, rank_chunks in groupby(chunks, key=lambda chunk: bisect_right(self._chunk_offsets, chunk) - 1):
             offset = self._chunk_offsets[rank]
             for chunk, text in self._texts[rank].read_texts(chunk - offset for chunk in rank_chunks):
@@ -208,7 +202,6 @@ class BlockWriter:
         )
 
     def put(self, text: ChunkText) -> None:
-        """Queue a chunk."""
         self._worker.put(text)
 
     def append_blocks(self, path: Path, lengths: list[int], checksums: list[int]) -> None:

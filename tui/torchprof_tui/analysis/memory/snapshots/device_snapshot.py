@@ -194,7 +194,6 @@ class DeviceSnapshot:
 
     @cached_property
     def totals(self) -> BlockTotals:
-        """The totals at the time of the snapshot."""
         blocks, segments = self.snapshot.blocks, self.snapshot.segments
         state, size = blocks.state[self.blocks], blocks.size[self.blocks]
         sums = {each: int(size[state == each].sum()) for each in BlockState}

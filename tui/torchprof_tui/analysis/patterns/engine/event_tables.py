@@ -282,5 +282,4 @@ def factorize_launches(name: I32, shape: I64) -> I64:
 
 def transfer_sizes(trace: Trace, rows: I64) -> I64:
     """Return the bytes of each copy, -1 where not recorded: int64[k]."""
-    sparse = trace.args.get("bytes")
-    return np.full(len(rows), -1, np.int64) if sparse is None else sparse.values_at(rows).astype(np.int64)
+    return trace.numbers_at("bytes", rows)

@@ -321,7 +321,7 @@ def _build_owner(
         )
     label = shorten_call(trace.names[name])
     if name in view.tables.line_finder.open_names and (frame := frame_names.parse_frame(trace.names[name])) is not None:
-        label = frame.forget_line().text  # it began before the recording: its line is not known
+        label = replace(frame, line=None).text  # it began before the recording: its line is not known
     return HostOwner(label, time, events.astype(np.int64), callees)
 
 

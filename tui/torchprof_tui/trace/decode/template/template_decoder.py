@@ -305,7 +305,6 @@ class PlainEntries:
         return cast("list[int]", keys.tolist())
 
     def parse_entry(self, index: int) -> dict[str, object]:
-        """Parse one entry."""
         begin = int(self.begin[index])
         end = begin + int(self._layouts.byte_length[self.layout[index]])
         entry: dict[str, object] = orjson.loads(
