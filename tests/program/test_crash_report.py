@@ -18,7 +18,7 @@ from torchprof_tui.program.crash_report import (
     MAX_REPORTS,
     format_report,
     format_traceback,
-    write_crash_report,
+    write_report,
 )
 from torchprof_tui.program.phase_log import note_phase
 
@@ -101,7 +101,7 @@ def test_endless_recursion_is_a_short_report() -> None:
 
 def test_old_reports_are_removed(reports: Path) -> None:
     for _ in range(MAX_REPORTS + 3):
-        last = Path(write_crash_report(fail(ValueError("x"))))
+        last = Path(write_report("traceback", format_traceback(fail(ValueError("x")))))
     kept = list(reports.iterdir())
     assert len(kept) == MAX_REPORTS
     assert last in kept

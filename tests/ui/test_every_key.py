@@ -29,6 +29,7 @@ from torchprof_tui import app as app_module
 from torchprof_tui.analysis.dispatch.frame_names import FRAME, SourceLine
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.compare_asked import TraceAsked
 from torchprof_tui.ui.common.help_screen import HelpScreen
 from torchprof_tui.ui.common.keys import LANES
 from torchprof_tui.ui.common.status_line import StatusLine
@@ -116,7 +117,7 @@ class KeyApp(TorchprofApp):
     def exit(self, *_: object, **__: object) -> None:
         self.exits += 1
 
-    def on_start_screen_chosen(self, message: StartScreen.Chosen) -> None:
+    def on_trace_asked(self, message: TraceAsked) -> None:
         message.prevent_default()  # opens a trace in place of this one
         self.exits += 1
 

@@ -36,13 +36,10 @@ from torchprof_tui.ui.common.screen_picture import draw_screen, write_new_pictur
 from torchprof_tui.ui.common.screen_styles import THEMES, ScreenStylesApp
 from torchprof_tui.ui.common.terminal_driver import TerminalDriver
 from torchprof_tui.ui.later_screens import (
-    check_keys,
-    create_diff_screen,
-    create_learn_screen,
     create_opening_screen,
-    create_second_screen,
     create_start_screen,
     create_trials_screen,
+    import_attribute,
     import_screens,
     list_tryable_findings,
     start_opener,
@@ -63,7 +60,8 @@ if TYPE_CHECKING:
     from torchprof_tui.ui.record.record_screen import RecordScreen
     from torchprof_tui.ui.record.recording_screen import RecordingScreen
     from torchprof_tui.ui.start.loading_screen import LoadingScreen
-    from torchprof_tui.ui.start.start_screen import StartScreen
+
+CREATE_DIFF = "diff.diff_screen:create_diff_screen"
 
 POLL_SECONDS = 0.1  # seconds between looks whether the user is back at the lanes
 
@@ -144,7 +142,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         # The app's own empty screen always stays below: only a screen that was pushed can be switched.
         self.push_screen(self._create_first_screen())
         if self._lists_cases:
-            self.push_screen(create_learn_screen())
+            self.push_screen(import_attribute("learn.learn_screen:LearnScreen")())
         note_phase("first screen", columns=self.size.width, lines=self.size.height)
         if self._configuration is not None:
             self._report_configuration(self._configuration)
@@ -156,7 +154,12 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
 
     def _create_first_screen(self) -> Screen[Any]:
         opener = self._initial_opener
-        return create_start_screen() if opener is None else create_opening_screen(self, opener)
+        return create_start_screen() if opener is None else create_opening_screen(opener, self._settle_snapshot)
+
+    def _settle_snapshot(self, problem: str) -> None:
+        if len(self.screen_stack) <= 2:  # above another screen it is not the file that the program was started with
+            self.failure = problem or None
+        self.lanes_ready.set()
 
     def get_driver_class(self) -> type[Driver]:
         driver_class = super().get_driver_class()
@@ -169,7 +172,8 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         if configuration.keys:
             if self._initial_opener is not None:
                 await self.lanes_ready.wait()
-            lines += await asyncio.to_thread(check_keys, type(self), configuration.keys)
+            check_keymap = await asyncio.to_thread(import_attribute, "all_bindings:check_keymap")
+            lines += await asyncio.to_thread(check_keymap, type(self), configuration.keys)
         if lines:
             text = summarize_problems(lines)
             self.notify(text, title="configuration", severity="warning", timeout=10, markup=False)
@@ -211,9 +215,6 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
             self.notify(format_error(error), title="cannot be tried", severity="warning", timeout=10, markup=False)
 
     def on_trace_asked(self, message: TraceAsked) -> None:
-        self._open(message.spec)
-
-    def on_start_screen_chosen(self, message: StartScreen.Chosen) -> None:
         self._open(message.spec, *message.other_specs)
 
     @work(exclusive=True, group="open")
@@ -224,7 +225,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
             self.notify(format_error(error), title="cannot be opened", severity="error", timeout=8, markup=False)
             return
         show = self.switch_screen if self.is_shown("LoadingScreen") else self.push_screen  # a failed one
-        await show(create_opening_screen(self, opener))
+        await show(create_opening_screen(opener, self._settle_snapshot))
 
     def _start_opener(self, specs: tuple[str, ...], captures: tuple[str, ...] = ()) -> TraceOpener:
         return start_opener(specs, captures, self._use_cache, self._connections)
@@ -288,7 +289,9 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         if self._current_opener is None:
             self.failure = message.line
         if self._debug_errors:
-            self.notify(f"the traceback: {write_log(message.detail)}", timeout=20, markup=False)
+            with tempfile.NamedTemporaryFile("w", prefix="torchprof-tui-", suffix=".log", delete=False) as log:
+                log.write(message.detail)
+            self.notify(f"the traceback: {log.name}", timeout=20, markup=False)
         self.lanes_ready.set()
 
     def on_loading_screen_retry_requested(self, message: LoadingScreen.RetryRequested) -> None:
@@ -306,8 +309,8 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         if early is None:
             self.freeze_program()
             self.defer_garbage_collection()
-        explorer_screen = importlib.import_module("torchprof_tui.ui.explorer.explorer_screen")
-        screen: ExplorerScreen = explorer_screen.ExplorerScreen(message.early.trace, lambda: message.screen.stage)
+        explorer = import_attribute("explorer.explorer_screen:ExplorerScreen")
+        screen: ExplorerScreen = explorer(message.early.trace, lambda: message.screen.stage)
         self.early_lanes, self._loading = screen, message.screen
         if early is None:
             await self.push_screen(screen)
@@ -429,9 +432,6 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         else:
             self.push_screen(self._create_record_screen(stored.request, stored.cwd, stored.path))
 
-    def on_start_screen_record_asked(self) -> None:
-        self.action_record()
-
     def on_run_asked(self, message: RunAsked) -> None:
         if self.is_shown("RecordScreen") or self.is_shown("RecordingScreen"):
             self.switch_screen(self._create_recording_screen(message.request, message.cwd))
@@ -453,10 +453,10 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         return RecordScreen(request, cwd, foreign_file, self._original_environment)
 
     def _create_recording_screen(self, request: RecordingRequest, cwd: str) -> RecordingScreen:
-        from torchprof_tui.ui.record.recording_screen import RecordingScreen
-
         earlier = "" if self._current_opener is None else self._current_opener.spec
-        return RecordingScreen(request, cwd, self._original_environment, earlier)
+        create = import_attribute("record.recording_screen:RecordingScreen")
+        screen: RecordingScreen = create(request, cwd, self._original_environment, earlier)
+        return screen
 
     def on_recording_screen_recorded(self, message: RecordingScreen.Recorded) -> None:
         if self._current_opener is not None:  # its lanes stay below until the new ones are there
@@ -481,7 +481,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
     # -- learning ------------------------------------------------------------------------------------------
 
     def on_start_screen_learn_asked(self) -> None:
-        self.push_screen(create_learn_screen())
+        self.push_screen(import_attribute("learn.learn_screen:LearnScreen")())
 
     def on_learn_screen_case_chosen(self, message: LearnScreen.CaseChosen) -> None:
         """Begin a case on its sample; opened first, where another trace is."""
@@ -497,9 +497,9 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
     def _begin_case(self, explorer: Screen[Any], case: Case | None) -> None:
         if self.lesson is not None:
             self.lesson.end()
-        driver = importlib.import_module("torchprof_tui.ui.explorer.lesson_panel").LessonDriver
-        self.lesson = driver(self, explorer, case)
-        self.run_worker(self.lesson.start(), group="lesson", exclusive=True)
+        lesson: LessonDriver = import_attribute("explorer.lesson_panel:LessonDriver")(self, explorer, case)
+        self.lesson = lesson
+        self.run_worker(lesson.start(), group="lesson", exclusive=True)
 
     # -- comparisons ----------------------------------------------------------------------------------------
 
@@ -511,7 +511,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         if message.request.other:
             self._open_second(message)
         else:
-            self.push_screen(create_diff_screen(message, message.trace, None))
+            self.push_screen(import_attribute(CREATE_DIFF)(message, message.trace, None))
 
     @work(exclusive=True, group="second trace")
     async def _open_second(self, asked: CompareAsked) -> None:
@@ -523,10 +523,11 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
             return
         self.last_compared = asked.request.other
         show = partial(self._show_comparison, asked, opener)
-        await self.push_screen(create_second_screen(opener, show, partial(self._open_second, asked)))
+        second = import_attribute("start.loading_screen:SecondTraceScreen")
+        await self.push_screen(second(opener, show, partial(self._open_second, asked)))
 
     def _show_comparison(self, asked: CompareAsked, opener: TraceOpener, other: Trace) -> None:
-        self.push_screen(create_diff_screen(asked, other, opener))
+        self.push_screen(import_attribute(CREATE_DIFF)(asked, other, opener))
         self.run_worker(asyncio.to_thread(update_recent_and_prune, opener.spec), group="house")
         self.run_worker(asyncio.to_thread(opener.split_into_blocks, other), group="finish")
 
@@ -595,13 +596,6 @@ def print_crash(error: BaseException, details: Sequence[str] = ()) -> None:
     # Imported by name: only a program that has failed needs it.
     line = importlib.import_module("torchprof_tui.program.crash_report").report_crash(error, details)
     print(f"torchprof-tui: {line}", file=sys.stderr)
-
-
-def write_log(text: str) -> str:
-    """Write details to a new temporary file; return its path."""
-    with tempfile.NamedTemporaryFile("w", prefix="torchprof-tui-", suffix=".log", delete=False) as log:
-        log.write(text)
-    return log.name
 
 
 class ListApp(TorchprofApp):

@@ -56,7 +56,7 @@ def refused_names(spec: str) -> list[str]:
 def test_local(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "run")
     assert sorted(Path(path).name for path in expand_spec(str(folder))) == NAMES
-    assert sorted(trace.path.name for trace in find_traces(folder)) == NAMES
+    assert sorted(Path(trace.spec).name for trace in find_traces(folder)) == NAMES
     assert [Path(path).name for path in list_completions(f"{folder}/")][: len(NAMES)] == sorted(NAMES)
 
 

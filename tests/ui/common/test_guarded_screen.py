@@ -107,7 +107,7 @@ async def test_leaving_a_covered_screen_leaves_those_above_it() -> None:
     async with explorer(SHOWN) as (screen, pilot):
         form = RecordScreen()
         await pilot.app.push_screen(form)
-        await pilot.app.push_screen(HelpScreen.for_screen(form))
+        await pilot.app.push_screen(HelpScreen(form))
         form.dismiss()
         form.dismiss()
         await pilot.pause()

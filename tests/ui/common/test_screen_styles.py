@@ -12,7 +12,7 @@ from textual.css.stylesheet import Stylesheet
 
 from tests.helpers.explorer_app import explorer, two_steps, until
 from torchprof_tui.app import TorchprofApp
-from torchprof_tui.ui.common.screen_styles import LIGHT, ScreenStylesApp
+from torchprof_tui.ui.common.screen_styles import THEMES, ScreenStylesApp
 from torchprof_tui.ui.memory.memory_screen import MemoryScreen
 
 
@@ -26,7 +26,7 @@ async def test_no_style_sheet_is_parsed_twice_at_the_start(monkeypatch: pytest.M
     monkeypatch.setattr(Stylesheet, "reparse", lambda self: pytest.fail("all style sheets are parsed again"))
     app = TorchprofApp(theme="light")
     async with app.run_test():
-        assert app.screen.styles.background.hex == LIGHT.background.upper()
+        assert app.screen.styles.background.hex == THEMES["light"].background.upper()
 
 
 async def test_only_the_style_sheet_of_a_new_screen_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ async def test_ops_are_aligned_at_the_same_column() -> None:
             if side.timeline._viewport is not None
         ]
         assert columns[0] == columns[1]
-        names = [side.describe_selected() for side in screen.sides]
+        names = [side.trace.event(side.selected).name for side in screen.sides]
         assert names == ["aten::add", "aten::add"]
         await pilot.press("m")
         assert screen.locked.lock is Lock.STEPS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tests.helpers.merged_ranks import load_merged_ranks
@@ -43,7 +44,7 @@ def test_a_folded_rank_stands_for_its_lanes_and_shows_its_fullest_stream(tmp_pat
     assert view.displayed_lane(inside) == inside
     view.apply_arrangement(view.arrangement.toggle_fold((rank.header_lane,)))
     assert view.find_nearest_event(rank.header_lane, 0) == -1  # unfolded: its own lanes hold the events
-    view.apply_arrangement(view.arrangement.hide_lane(rank.header_lane))
+    view.apply_arrangement(replace(view.arrangement, hidden=view.arrangement.hidden | {rank.header_lane}))
     view.reveal_lane(inside)
     assert not view.arrangement.hidden
     assert not view.apply_arrangement(view.arrangement)

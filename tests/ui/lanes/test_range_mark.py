@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,11 +14,12 @@ TIME = st.integers(0, 1000)
 
 @given(TIME, st.lists(st.tuples(TIME, st.integers(1, 50)), max_size=6))
 def test_a_live_mark_covers_its_anchor_and_the_cursor(anchor: int, ranges: list[tuple[int, int]]) -> None:
-    mark = RangeMark.begin_at((anchor, anchor + 10))
+    mark = RangeMark(anchor, anchor + 10, (anchor, anchor + 10), live=True)
     for start, length in ranges:
         mark = mark.extend_to(start, start + length)
         assert (mark.start, mark.end) == (min(anchor, start), max(anchor + 10, start + length))
-    assert mark.freeze().extend_to(5000, 6000) == mark.freeze()
+    frozen = replace(mark, live=False)
+    assert frozen.extend_to(5000, 6000) == frozen
 
 
 def test_a_range_is_clipped_to_the_limits() -> None:

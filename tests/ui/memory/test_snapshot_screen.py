@@ -67,7 +67,7 @@ async def test_a_list_is_copied_with_its_own_header_while_the_next_one_is_read(
     async with opened(SNAPSHOT) as (screen, pilot):
         copied: list[str] = []
         monkeypatch.setattr(screen.app, "copy_to_clipboard", copied.append)
-        screen.action_list(3)  # its rows are not there before the next message is handled
+        screen.action_next_panel(3)  # its rows are not there before the next message is handled
         screen.action_copy(True)
         assert screen.shown_list is SnapshotList.SEGMENTS
         assert copied[0].splitlines()[0].split("\t") == list(HEADERS[SnapshotList.LINE])

@@ -33,9 +33,8 @@ from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.record import record_screen
 from torchprof_tui.ui.record.console_view import _SLACK_LINES, MAX_LINES, ConsoleView
 from torchprof_tui.ui.record.foreign_request import NOTICE
-from torchprof_tui.ui.record.record_screen import RecordScreen
+from torchprof_tui.ui.record.record_screen import RecordScreen, RunOptions
 from torchprof_tui.ui.record.recording_screen import RecordingScreen, format_elapsed
-from torchprof_tui.ui.record.run_options import RunOptions
 from torchprof_tui.ui.start.recent_traces import list_recent_traces
 from torchprof_tui.ui.start.start_screen import RECORD_SPEC, StartScreen
 

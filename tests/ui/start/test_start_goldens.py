@@ -11,8 +11,9 @@ from tests.helpers.explorer_app import settled
 from tests.helpers.golden_files import at_every_size, cases_at_every_size, compare_golden, text_on_screen
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.loading.opener import SingleTraceOpener
+from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.ui.start import recent_traces, start_screen
-from torchprof_tui.ui.start.recent_traces import LocalTrace, RecentTrace
+from torchprof_tui.ui.start.recent_traces import RecentTrace
 from torchprof_tui.ui.start.start_screen import StartScreen
 
 FOLDER = Path("/home/ada/training")
@@ -30,12 +31,12 @@ def known_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         RecentTrace("/data/experiments/a-rather-long-name-of-a-trace-of-an-ablation.json", now - 3 * 86400, 48 << 20),
     ]
     local = [
-        LocalTrace(TRAIN_TRACE, 2_300_000, now - 660),
+        ListedTrace(str(TRAIN_TRACE), 2_300_000, now - 660),
         *(
-            LocalTrace(RUN / f"ddp-20260101-000000/ddp.rank{k}.pt.trace.json.gz", 3_400_000, now - 9e4)
+            ListedTrace(f"{RUN}/ddp-20260101-000000/ddp.rank{k}.pt.trace.json.gz", 3_400_000, now - 9e4)
             for k in range(4)
         ),
-        LocalTrace(FOLDER / "notes" / "trace.json", 812, now - 80 * 86400),
+        ListedTrace(str(FOLDER / "notes" / "trace.json"), 812, now - 80 * 86400),
     ]
     command = "train.py --config configs/small.yaml --batch-size 32 --workers 4 --epochs 1 --device cuda"
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

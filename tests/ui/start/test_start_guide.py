@@ -15,6 +15,7 @@ from tests.ui.start.test_start_screen import SAMPLE, alone, explored, options, u
 from torchprof_samples import SAMPLES
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.commands.common.parsers import build_parser
+from torchprof_tui.ui.common.compare_asked import TraceAsked
 from torchprof_tui.ui.start.start_screen import GUIDE, PathInput, StartScreen, parent_of_remote_folder
 
 __all__ = ["alone"]  # a fixture
@@ -95,7 +96,7 @@ async def test_backspace_lists_the_parent_folder(alone: Path) -> None:
 async def test_backspace_leaves_the_list_for_the_trace_below() -> None:
     app = TorchprofApp()
     async with app.run_test(size=(120, 40)) as pilot:
-        app.post_message(StartScreen.Chosen(f"sample:{SAMPLES[0].name}"))
+        app.post_message(TraceAsked(f"sample:{SAMPLES[0].name}"))
         await until(pilot, lambda: explored(app))
         await pilot.press("o")
         await until(pilot, lambda: isinstance(app.screen, StartScreen))

@@ -24,6 +24,7 @@ from torchprof_tui.trace.loading.opener import SingleTraceOpener
 from torchprof_tui.trace.loading.progress import Progress
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.storage import disk_cache
+from torchprof_tui.ui.common.compare_asked import TraceAsked
 from torchprof_tui.ui.common.number_format import format_age
 from torchprof_tui.ui.start import recent_traces
 from torchprof_tui.ui.start.loading_screen import LoadingScreen, format_bar, format_counters
@@ -92,7 +93,7 @@ async def test_a_cache_folder_that_holds_other_things_is_reported_once(tmp_path:
     app = TorchprofApp()
     async with app.run_test(size=(120, 40)) as pilot:
         for name in ("matmul_add_64_cold_eager", "attention_flash"):
-            app.post_message(StartScreen.Chosen(f"sample:{name}"))
+            app.post_message(TraceAsked(f"sample:{name}"))
             await until(pilot, lambda: explored(app) and name in app.screen.trace.label)  # noqa: B023
             await until(pilot, lambda: [note.title for note in app._notifications].count("no cache") == 1)
     assert os.listdir(tmp_path / "cache") == ["thesis"]
@@ -103,7 +104,7 @@ async def test_another_trace_replaces_the_one_before() -> None:
     app = TorchprofApp()
     async with app.run_test(size=(120, 40)) as pilot:
         for name in ("matmul_add_64_cold_eager", "attention_flash"):
-            app.post_message(StartScreen.Chosen(f"sample:{name}"))
+            app.post_message(TraceAsked(f"sample:{name}"))
             await until(pilot, lambda: explored(app) and name in app.screen.trace.label)  # noqa: B023
             assert len(app.screen_stack) == 2
     assert all(entry.ready for entry in disk_cache._open_entries - before)
@@ -311,7 +312,7 @@ async def test_enter_opens_the_row_of_the_name(alone: Path) -> None:
 async def test_a_wrong_path_is_reported_and_nothing_else_happens() -> None:
     app = TorchprofApp()
     async with app.run_test(notifications=True) as pilot:
-        app.post_message(StartScreen.Chosen("missing[b].json"))
+        app.post_message(TraceAsked("missing[b].json"))
         await until(pilot, lambda: len(app._notifications) > 0)
         assert [notice.message for notice in app._notifications] == ["missing[b].json: no such file"]
         assert isinstance(app.screen, StartScreen)
@@ -383,7 +384,10 @@ def test_what_looks_like_a_trace_and_what_does_not(alone: Path) -> None:
     shutil.copy(SAMPLE, alone / "deep" / "er" / "too" / "far.json.gz")
     (alone / "loop").symlink_to(alone)
     traces = recent_traces.find_traces(alone)
-    assert {trace.path.relative_to(alone).as_posix() for trace in traces} == {"bare.json", "deep/er/trace.json.gz"}
+    assert {Path(trace.spec).relative_to(alone).as_posix() for trace in traces} == {
+        "bare.json",
+        "deep/er/trace.json.gz",
+    }
     assert recent_traces.find_traces(alone / "missing") == []
 
 

@@ -21,10 +21,9 @@ from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.ui.common.painted_widget import DEFAULT_PALETTE
 from torchprof_tui.ui.lanes.view_state import ViewState
-from torchprof_tui.ui.table.row_listing import RowListing
 from torchprof_tui.ui.table.scope_choices import TableScope, list_table_scopes
 from torchprof_tui.ui.table.sheet_catalog import BuiltSheet, SheetQuery, build_sheet, load_row_detail, read_sheet
-from torchprof_tui.ui.table.sheet_rows import ColumnLayout, fit_columns, format_row, write_sheet
+from torchprof_tui.ui.table.sheet_rows import ColumnLayout, RowListing, fit_columns, format_row, write_sheet
 
 NAMES = ["mm", "add", "copy", "addmm"]
 

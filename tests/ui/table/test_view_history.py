@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from torchprof_tui.analysis.table.profiler_table import GroupBy
-from torchprof_tui.ui.table.row_listing import TableView, push_view
+from torchprof_tui.ui.table.sheet_rows import TableView, push_view
 
 VIEW = TableView("kernels", GroupBy.NAME, 0, "total", True, "", 3)
 

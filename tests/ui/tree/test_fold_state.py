@@ -19,7 +19,8 @@ import pytest
 from tests.helpers.trace_builder import cpu, trace
 from torchprof_tui.analysis.dispatch.call_tree import DispatchTree, build_dispatch_tree
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.tree.fold_state import FoldState
+from torchprof_tui.ui.common.child_screen import find_adjacent
+from torchprof_tui.ui.tree.tree_screen import FoldState
 
 LEADING_TO_COPIES = "CPU train forward aten::mm aten::copy_ backward aten::copy_"
 
@@ -121,15 +122,15 @@ def test_a_capital_makes_the_search_case_sensitive_and_slashes_make_it_an_expres
 def test_matches_are_found_in_both_directions_and_revealed(folds: FoldState) -> None:
     folds.set_filter("copy")
     first, second = folds.matching_nodes.tolist()
-    assert [folds.find_match(node, 1) for node in (0, first, second)] == [0, 1, 0]
-    assert [folds.find_match(node, -1) for node in (0, first, second)] == [1, 1, 0]
+    assert [find_adjacent(folds.matching_nodes, node, 1) for node in (0, first, second)] == [0, 1, 0]
+    assert [find_adjacent(folds.matching_nodes, node, -1) for node in (0, first, second)] == [1, 1, 0]
     folds.set_all_folds(False)
     assert second not in folds.visible_nodes
     folds.reveal(second)
     assert second in folds.visible_nodes
     assert first not in folds.visible_nodes
     folds.set_filter("nothing has this name")
-    assert folds.find_match(0, 1) == -1
+    assert find_adjacent(folds.matching_nodes, 0, 1) == -1
 
 
 def test_a_snapshot_restores_the_folding_and_the_search(folds: FoldState, tree: DispatchTree, shown: Trace) -> None:

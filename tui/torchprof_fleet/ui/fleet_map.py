@@ -19,7 +19,7 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.event_styles import BAR_INK, PROBLEM_INK, ColorSupport, Palette, blend
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip, scroll_to_cursor
 
 SHADES = "·░▒▓█"  # sign of each level, the usual one first
 NO_STEP = " "  # a rank without the step
@@ -105,11 +105,6 @@ class FleetMap(PaintedWidget):
         self.repaint()
 
     @property
-    def page_rows(self) -> int:
-        """Rows that fit."""
-        return max(self.size.height - 1, 1)
-
-    @property
     def page_steps(self) -> int:
         """Columns that fit."""
         return max((self.size.width - self._gutter_width) // CELL_WIDTHS[self.zoom], 1)
@@ -136,8 +131,8 @@ class FleetMap(PaintedWidget):
         content = self.content
         if content is None:
             return
-        self._top = _scroll(self._top, self.cursor_row, self.page_rows, len(content.labels))
-        self._left = _scroll(self._left, self.cursor_step, self.page_steps, len(content.steps))
+        self._top = scroll_to_cursor(self._top, self.cursor_row, self.page_size, len(content.labels))
+        self._left = scroll_to_cursor(self._left, self.cursor_step, self.page_steps, len(content.steps))
 
     def paint(self, y: int, width: int) -> Strip:
         content = self.content
@@ -204,12 +199,3 @@ class FleetMap(PaintedWidget):
         if self.content is not None and self.content.labels:
             row = min(max(self.cursor_row + count, 0), len(self.content.labels) - 1)
             self.post_message(CellPicked(row, self.cursor_step, False))
-
-
-def _scroll(first: int, cursor: int, page: int, count: int) -> int:
-    """Return the first row or column to show so that the cursor is on screen."""
-    if cursor < first:
-        first = cursor
-    elif cursor >= first + page:
-        first = cursor - page + 1
-    return min(max(first, 0), max(count - page, 0))

@@ -382,7 +382,7 @@ class FleetScreen(ChildScreen):
         self._move_to(self.map.cursor_row + rows, self.map.cursor_step, f"the {'first' if rows < 0 else 'last'} row")
 
     def action_page(self, pages: int) -> None:
-        self.action_move(pages * self.map.page_rows)
+        self.action_move(pages * self.map.page_size)
 
     def action_edge(self, last: bool) -> None:
         row = len(self.map.content.labels) if last and self.map.content else 0

@@ -76,7 +76,6 @@ class Evidence:
             raise CaseError(f"{self._name}: {error}") from error
 
     def compute_number(self, question: Question) -> float:
-        """Return the number that a question asks for."""
         number = self._evaluate("number", question.number)
         if not isinstance(number, int | float):
             raise CaseError(f"{self._name}: number: {question.number}: is not a number")

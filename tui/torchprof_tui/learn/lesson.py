@@ -58,8 +58,12 @@ class Lesson:
         if not self.takes(key):
             return
         self.remark = ""
-        if key == "enter":
-            self._confirm()
+        if key == "enter" and self.phase is Phase.TELL:
+            self.go_on()
+        elif key == "enter":
+            number, expected = float(self.typed), self.evidence.compute_number(self.question)
+            tolerance = max(self.question.within * abs(expected), abs(expected) * 1e-9)
+            self._answer(self.typed, abs(number - expected) <= tolerance)
         elif key == "backspace":
             self.typed = self.typed[:-1]
         elif choices:
@@ -69,14 +73,6 @@ class Lesson:
                 self.remark = f"{key} is none of the answers: 1 to {len(choices)}"
         elif key != "." or "." not in self.typed:
             self.typed = (self.typed + (key if self.typed or key != "." else "0."))[:MAX_DIGITS]
-
-    def _confirm(self) -> None:
-        if self.phase is Phase.TELL:
-            self.go_on()
-            return
-        number, expected = float(self.typed), self.evidence.compute_number(self.question)
-        tolerance = max(self.question.within * abs(expected), abs(expected) * 1e-9)
-        self._answer(self.typed, abs(number - expected) <= tolerance)
 
     def _answer(self, given: str, is_right: bool | None) -> None:
         self.given, self.phase = given, Phase.LOOK

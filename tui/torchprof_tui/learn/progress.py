@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from pathlib import Path
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, json
 
 from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.typed_json import Count, Seconds, Text, read_typed_file
@@ -60,11 +59,8 @@ def note_result(case: str, right: int, of: int) -> None:
     if earlier is not None and earlier.of == of and earlier.right > right:
         return
     results = {case: Result(right, of, max(time.time(), 0.0)), **{key: results[key] for key in results if key != case}}
-    kept = {
-        name: {"right": each.right, "of": each.of, "at": each.at} for name, each in list(results.items())[:MAX_CASES]
-    }
     with contextlib.suppress(OSError):
         create_state_folder()
         path = find_progress_file()
         if path is not None:
-            replace_file(path, json.dumps(kept).encode("ascii"), mode=0o600)
+            replace_file(path, json.encode(dict(list(results.items())[:MAX_CASES])), mode=0o600)

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 FILE_NAME = "config.toml"
 
-INTERPRETER_VARIABLE = "TORCHPROF_TUI_PYTHON"
-CACHE_FOLDER_VARIABLE = "TORCHPROF_TUI_CACHE"
-CACHE_LIMIT_VARIABLE = "TORCHPROF_TUI_CACHE_LIMIT"
 PICTURES_VARIABLE = "TORCHPROF_TUI_PICTURES"
 
 
@@ -88,9 +85,9 @@ def summarize_problems(lines: Sequence[str]) -> str:
 MAX_SHOWN = 3  # mistakes in one message of the app
 
 VARIABLES = {
-    "interpreter": INTERPRETER_VARIABLE,
-    "cache.folder": CACHE_FOLDER_VARIABLE,
-    "cache.limit": CACHE_LIMIT_VARIABLE,
+    "interpreter": "TORCHPROF_TUI_PYTHON",
+    "cache.folder": "TORCHPROF_TUI_CACHE",
+    "cache.limit": "TORCHPROF_TUI_CACHE_LIMIT",
     "jobs": JOBS,
     "pictures": PICTURES_VARIABLE,
 }

@@ -89,19 +89,17 @@ def report_crash(error: BaseException, details: Sequence[str] = ()) -> str:
     """Write the report to a new file and return one line that says where. `details`: lines about the screen."""
     name = type(error).__name__
     try:
-        path = write_crash_report(error, details)
+        path = write_report("traceback", format_traceback(error), details)
     except OSError:
         return f"crashed ({name}); please report it with the output of --debug: no report could be written"
     return f"crashed ({name}); please report it, the details are in {path}"
 
 
-def write_crash_report(error: BaseException, details: Sequence[str] = ()) -> str:
-    """Write the report in the state folder, else in the temporary folder; return its path. Raises OSError."""
-    return write_report("traceback", format_traceback(error), details)
-
-
 def write_report(title: str, lines: Sequence[str], details: Sequence[str] = ()) -> str:
-    """Write a report that ends with these lines, as `write_crash_report`. Returns its path. Raises OSError."""
+    """Write a report that ends with these lines in the state folder, else the temporary one. Returns its path.
+
+    Raises OSError.
+    """
     text = format_report(title, lines, details)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     try:

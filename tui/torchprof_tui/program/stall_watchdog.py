@@ -49,7 +49,12 @@ class StallWatchdog:
             before, self._silent = self._silent, self._silent + passed
             if before < STALL_SECONDS <= self._silent and self._notes < MAX_NOTES:
                 self._notes += 1
-                self._note_stall()
+                note_phase("the screen does not answer", seconds=STALL_SECONDS)
+                lines = format_stacks(self._loop)
+                if not note_lines(lines):  # no log: a report beside those of crashes, imported only then
+                    report = importlib.import_module("torchprof_tui.program.crash_report")
+                    with contextlib.suppress(OSError):
+                        report.write_report("the screen does not answer", lines)
         if self._since_probe >= PROBE_SECONDS:
             self._since_probe = 0.0
             if self._silent is None:
@@ -61,14 +66,6 @@ class StallWatchdog:
         silent, self._silent = self._silent, None
         if silent is not None and silent >= STALL_SECONDS:
             note_phase("the screen answers again", seconds=silent)
-
-    def _note_stall(self) -> None:
-        note_phase("the screen does not answer", seconds=STALL_SECONDS)
-        lines = format_stacks(self._loop)
-        if not note_lines(lines):  # no log: a report beside those of crashes, imported only then
-            report = importlib.import_module("torchprof_tui.program.crash_report")
-            with contextlib.suppress(OSError):
-                report.write_report("the screen does not answer", lines)
 
 
 def format_stacks(loop: asyncio.AbstractEventLoop) -> list[str]:

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TextIO
 
 from torchprof_tui.trace.core.printable import clean
@@ -26,10 +26,9 @@ _UNABLE_TERMINALS = ("", "dumb", "linux", "vt100", "vt220", "unknown")
 _TERMINALS_OF_777 = ("foot", "rxvt")  # how TERM begins where notifications are OSC 777; elsewhere they are OSC 9
 
 
-def can_signal(out: TextIO, environment: Mapping[str, str] | None = None) -> bool:
+def can_signal(out: TextIO) -> bool:
     """Return whether sequences about progress may be written to `out`."""
-    environment = os.environ if environment is None else environment
-    if environment.get(OFF_VARIABLE) or environment.get("TERM", "") in _UNABLE_TERMINALS:
+    if os.environ.get(OFF_VARIABLE) or os.environ.get("TERM", "") in _UNABLE_TERMINALS:
         return False
     try:
         return out.isatty()
@@ -37,13 +36,14 @@ def can_signal(out: TextIO, environment: Mapping[str, str] | None = None) -> boo
         return False
 
 
-def build_sequence(body: str, environment: Mapping[str, str] | None = None) -> str:
-    """Build an operating system command; within tmux it is passed through to the terminal around it."""
-    environment = os.environ if environment is None else environment
+def _write_sequence(out: TextIO, body: str) -> None:
+    """Write an operating system command; within tmux it is passed through to the terminal around it."""
     sequence = f"\x1b]{body}\x1b\\"
-    if environment.get("TMUX"):
-        return f"\x1bPtmux;{sequence.replace(chr(27), chr(27) * 2)}\x1b\\"
-    return sequence
+    if os.environ.get("TMUX"):
+        sequence = f"\x1bPtmux;{sequence.replace(chr(27), chr(27) * 2)}\x1b\\"
+    with contextlib.suppress(OSError, ValueError):
+        out.write(sequence)
+        out.flush()
 
 
 class TerminalProgress:
@@ -59,18 +59,12 @@ class TerminalProgress:
         percent = -1 if share is None else min(100, max(0, int(share * 100)))
         if self._is_able and percent != self._last:
             self._last = percent
-            self._write("9;4;3" if percent < 0 else f"9;4;1;{percent}")
+            _write_sequence(self._out, "9;4;3" if percent < 0 else f"9;4;1;{percent}")
 
     def clear(self) -> None:
-        """Remove the bar."""
         if self._last is not None:
             self._last = None
-            self._write("9;4;0")
-
-    def _write(self, body: str) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            self._out.write(build_sequence(body))
-            self._out.flush()
+            _write_sequence(self._out, "9;4;0")
 
 
 class ReplacedLine:
@@ -102,10 +96,7 @@ def notify(text: str, out: TextIO) -> None:
         return
     said = clean(text).replace(";", ",")[:MAX_TEXT]
     term = os.environ.get("TERM", "")
-    body = f"777;notify;torchprof-tui;{said}" if term.startswith(_TERMINALS_OF_777) else f"9;{said}"
-    with contextlib.suppress(OSError, ValueError):
-        out.write(build_sequence(body))
-        out.flush()
+    _write_sequence(out, f"777;notify;torchprof-tui;{said}" if term.startswith(_TERMINALS_OF_777) else f"9;{said}")
 
 
 @contextlib.contextmanager

@@ -156,7 +156,6 @@ class SaveProgress:
         self._stage: tuple[object, ...] = ()
 
     def update(self, message: StatusMessage) -> None:
-        """Take in a status message."""
         self._message = message if message.phase in SAVING_PHASES else None
         stage = (
             (message.phase, message.cycle, message.total is not None, message.raw) if self._message is not None else ()

@@ -7,52 +7,38 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.extensions import find_command, guard_function
 
 if TYPE_CHECKING:
-    from textual.app import App
     from textual.screen import Screen
 
     from torchprof_tui.trace.loading.opener import TraceOpener
-    from torchprof_tui.trace.model.trace import Trace
     from torchprof_tui.trace.sources.ssh_connections import SshConnections
     from torchprof_tui.trace.specs.address import ListedTrace
-    from torchprof_tui.ui.common.compare_asked import CompareAsked
-    from torchprof_tui.ui.diff.diff_screen import DiffScreen
     from torchprof_tui.ui.start.start_screen import StartScreen
 
 EXPLORER = "torchprof_tui.ui.explorer.explorer_screen"
 LOADING = "torchprof_tui.ui.start.loading_screen"
 
 
+def import_attribute(name: str) -> Any:
+    """Import what a name below this package stands for, as `learn.learn_screen:LearnScreen`."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(f"torchprof_tui.ui.{module}"), attribute)
+
+
 def create_start_screen(
     can_go_back: bool = False, remote_folder: tuple[str, list[ListedTrace]] | None = None
 ) -> StartScreen:
     """Create the start screen."""
-    from torchprof_tui.ui.start.start_screen import StartScreen  # deferred: not shown when started with a trace
-
-    return StartScreen(can_go_back=can_go_back, remote_folder=remote_folder)
-
-
-def create_learn_screen() -> Screen[Any]:
-    """Create the list of cases where no trace is open."""
-    screen: Screen[Any] = importlib.import_module("torchprof_tui.ui.learn.learn_screen").LearnScreen()
-    return screen
-
-
-class SnapshotApp(Protocol):
-    """What the app tells its callers: why the first file is not shown, and when that is settled."""
-
-    failure: str | None
-    lanes_ready: asyncio.Event
-
-    @property
-    def screen_stack(self) -> Sequence[Screen[Any]]: ...
+    start: StartScreen = import_attribute("start.start_screen:StartScreen")(can_go_back, remote_folder=remote_folder)
+    return start
 
 
 def start_opener(
@@ -69,32 +55,20 @@ def start_opener(
     return opener
 
 
-def create_opening_screen(app: SnapshotApp, opener: TraceOpener) -> Screen[Any]:
+def create_opening_screen(opener: TraceOpener, settle: Callable[[str], None]) -> Screen[Any]:
     """Create the screen that loads a trace; of a memory snapshot its own screen, and stop reading it as a trace.
 
-    Two bytes are read for that: a pickle begins with them, and no trace does.
+    Two bytes are read for that: a pickle begins with them, and no trace does. `settle`: called when a snapshot was
+    read, with "", or with why it cannot be.
     """
     if not _is_pickle(opener.spec):
-        loading: Screen[Any] = importlib.import_module(LOADING).LoadingScreen(opener, import_explorer, import_checks)
-        return loading
+        checks = "torchprof_tui.analysis.patterns.verdict.check_report"  # they begin with the first frame of the lanes
+        loading = import_attribute("start.loading_screen:LoadingScreen")
+        screen: Screen[Any] = loading(opener, import_explorer, partial(importlib.import_module, checks))
+        return screen
     asyncio.get_running_loop().run_in_executor(None, opener.cancel)
-
-    def settle(problem: str) -> None:
-        if len(app.screen_stack) <= 2:  # above another screen it is not the file that the program was started with
-            app.failure = problem or None
-        app.lanes_ready.set()
-
-    module = importlib.import_module("torchprof_tui.ui.memory.snapshot_screen")
-    screen: Screen[Any] = module.SnapshotScreen(Path(opener.spec), settle)
-    return screen
-
-
-def create_second_screen(
-    opener: TraceOpener, show: Callable[[Trace], object], retry: Callable[[], object]
-) -> Screen[Any]:
-    """Create the screen that loads a trace to compare with. `show`: called with it. `retry`: after a failure."""
-    screen: Screen[Any] = importlib.import_module(LOADING).SecondTraceScreen(opener, show, retry)
-    return screen
+    snapshot: Screen[Any] = import_attribute("memory.snapshot_screen:SnapshotScreen")(Path(opener.spec), settle)
+    return snapshot
 
 
 def _is_pickle(spec: str) -> bool:
@@ -109,11 +83,6 @@ def _is_pickle(spec: str) -> bool:
         snapshot_file = importlib.import_module("torchprof_tui.analysis.memory.snapshots.snapshot_file")
         return bool(snapshot_file.is_snapshot_file(spec))
     return len(head) == 2 and head[0] == 0x80 and head[1] in range(2, 6)
-
-
-def import_checks() -> None:
-    """Import the checks of the whole trace, which begin with the first frame of the lanes."""
-    importlib.import_module("torchprof_tui.analysis.patterns.verdict.check_report")
 
 
 def import_screens() -> None:
@@ -138,19 +107,6 @@ def import_screens() -> None:
         importlib.import_module(f"torchprof_tui.ui.{module}")
         if not gc.isenabled():
             gc.collect(1)
-
-
-def check_keys(app: type[App[None]], keymap: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with remapped keys, one line each; in a thread, because it imports every screen."""
-    problems: list[str] = importlib.import_module("torchprof_tui.ui.all_bindings").check_keymap(app, keymap)
-    return problems
-
-
-def create_diff_screen(asked: CompareAsked, other: Trace, opener: TraceOpener | None) -> DiffScreen:
-    """Create the screen that compares the open trace with `other`."""
-    opening = importlib.import_module("torchprof_tui.ui.diff.diff_screen")
-    screen: DiffScreen = opening.create_diff_screen(asked, other, opener)
-    return screen
 
 
 TRIALS = "try"  # the command that repeats the run of a trace with remedies

@@ -193,10 +193,10 @@ class AllowedFolders:
     def list_traces(self) -> list[tuple[str, int]]:
         """List (path, bytes) of the traces in the folders, newest first; what links lead out to is left out."""
         return [
-            (_shorten(str(found.path)), found.size)
+            (_shorten(found.spec), found.size or 0)
             for folder in self._folders
             for found in find_traces(Path(folder))
-            if self.contains(os.path.realpath(found.path))
+            if self.contains(os.path.realpath(found.spec))
         ]
 
     @property

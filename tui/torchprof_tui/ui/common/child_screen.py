@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, expand_path, write_atomically
 from torchprof_tui.ui.common.comparison_prompt import GO_TO, GO_TO_HINT, ComparisonPrompt
@@ -24,6 +24,9 @@ from torchprof_tui.ui.common.status_line import (
     format_copy_message,
 )
 
+if TYPE_CHECKING:
+    from torchprof_tui.trace.core.arrays import I64  # imports numpy
+
 MAX_VIEWS = 50  # earlier views of a screen that are kept for the key that goes back; the oldest one is dropped
 
 Item = TypeVar("Item")
@@ -31,17 +34,22 @@ Item = TypeVar("Item")
 SEARCH_HINT = "text, or /regular expression/ · ↑ earlier"
 
 
-class ChildScreen(GuardedScreen[Any]):
-    """A screen whose status line gives way to a prompt. The id of that line has the name of the class."""
+class PromptedScreen(GuardedScreen[Any]):
+    """A screen whose status line gives way to a prompt."""
 
     AUTO_FOCUS = ""
 
-    def __init__(self) -> None:
+    def __init__(self, status: str) -> None:
+        """`status`: the id of the status line."""
         super().__init__()
-        self._status = StatusLine(id=f"{type(self).__name__.removesuffix('Screen').lower()}-status")
+        self._status = StatusLine(id=status)
         self._prompt = Prompt(id="prompt")
-        self._comparison = ComparisonPrompt(self, self._prompt, self._compare)
+        self._comparison = ComparisonPrompt(self, self._prompt, self.compare)
         self._worker = DebouncedWorker(self)
+
+    def compare(self, request: ComparisonRequest) -> None:
+        """Ask for a comparison, which closes the prompt."""
+        raise NotImplementedError
 
     def show_message(self, message: str) -> None:
         """Show a message in the status line; "" shows the state of the screen again."""
@@ -58,7 +66,7 @@ class ChildScreen(GuardedScreen[Any]):
         self.show_message(format_copy_message(label))
 
     def _open_prompt(
-        self, purpose: str, hint: str, text: str, choices: Sequence[Choice] = (), replace: bool = True
+        self, purpose: str, hint: str, text: str = "", choices: Sequence[Choice] = (), replace: bool = True
     ) -> None:
         """Ask for a text; `replace`: typing replaces what there is; `choices`: what is listed above it."""
         self.add_class("asking")
@@ -67,6 +75,13 @@ class ChildScreen(GuardedScreen[Any]):
     def _close_prompt(self) -> None:
         self.remove_class("asking")
         self._prompt.close()
+
+
+class ChildScreen(PromptedScreen):
+    """A screen above the lanes, or in their place. The id of its status line has the name of the class."""
+
+    def __init__(self) -> None:
+        super().__init__(f"{type(self).__name__.removesuffix('Screen').lower()}-status")
 
     def on_prompt_closed(self, message: PromptClosed) -> None:
         self._close_prompt()
@@ -91,7 +106,6 @@ class ChildScreen(GuardedScreen[Any]):
 
     def _ask_comparison(self, own: Sequence[Choice]) -> None:
         """Open the prompt of a comparison. `own`: comparisons of the trace with itself."""
-
         self._comparison.open(partial(self._open_prompt, COMPARE), own)
 
     def on_prompt_changed(self, message: PromptChanged) -> None:
@@ -110,7 +124,7 @@ class ChildScreen(GuardedScreen[Any]):
         elif message.purpose == COMPARE:
             self._comparison.submit(message.text)
 
-    def _compare(self, request: ComparisonRequest) -> None:
+    def compare(self, request: ComparisonRequest) -> None:
         self._close_prompt()
         if (lanes := self._lanes) is not None:
             self.dismiss(None)
@@ -217,6 +231,14 @@ class ListScreen(SearchScreen):
 def cycle(choices: Sequence[Item], current: Item, distance: int) -> Item:
     """Return the choice that is `distance` after the current one, cyclically."""
     return choices[(choices.index(current) + distance) % len(choices)]
+
+
+def find_adjacent(found: I64, current: int, distance: int) -> int:
+    """Find the next (1) or previous (-1) of ascending numbers int64[k] from one on, cyclically: its index; -1: none."""
+    if not len(found):
+        return -1
+    index = int(found.searchsorted(current, "right")) if distance > 0 else int(found.searchsorted(current)) - 1
+    return index % len(found)
 
 
 def write_new_file(name: str, formatters: Mapping[str, Callable[[], str]], content: str) -> tuple[str, bool]:

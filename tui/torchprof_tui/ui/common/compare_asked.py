@@ -27,9 +27,10 @@ class CompareAsked(Message):
 
 @dataclass
 class TraceAsked(Message):
-    """Open the trace of this name."""
+    """Open the trace of this name, together with `other_specs` as the ranks of one run."""
 
     spec: str
+    other_specs: tuple[str, ...] = ()
 
 
 @dataclass

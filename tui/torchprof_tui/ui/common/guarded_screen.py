@@ -78,6 +78,21 @@ class GuardedScreen(Screen[ScreenResultType]):
             self.app.post_message(message)  # typed for the screen that is shown now
 
 
+class ScrollActions:
+    """The keys of a screen that is one text, `_text`."""
+
+    _text: Any
+
+    def action_move(self, lines: int) -> None:
+        self._text.scroll_lines(lines)
+
+    def action_page(self, pages: int) -> None:
+        self._text.scroll_lines(pages * self._text.page_size)
+
+    def action_edge(self, last: bool) -> None:
+        self._text.scroll_lines(10_000_000 if last else -10_000_000)
+
+
 # textual takes styles and bindings from the first base class only.
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.message import Message
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widgets import Input
@@ -18,10 +17,10 @@ from torchprof_tui.analysis.words.dictionary import Word, find_kind_word, find_w
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common import keys
-from torchprof_tui.ui.common.bindings import KeyHelp, group_by_section
+from torchprof_tui.ui.common.bindings import group_by_section
 from torchprof_tui.ui.common.cell_text import truncate
 from torchprof_tui.ui.common.event_styles import KIND_NAMES, Palette
-from torchprof_tui.ui.common.guarded_screen import GuardedModalScreen
+from torchprof_tui.ui.common.guarded_screen import GuardedModalScreen, ScrollActions
 from torchprof_tui.ui.common.guides import GUIDES, Guide
 from torchprof_tui.ui.common.painted_widget import (
     Lines,
@@ -33,6 +32,7 @@ from torchprof_tui.ui.common.painted_widget import (
     palette_for,
     wrap_text,
 )
+from torchprof_tui.ui.common.panel_dock import PanelPicked
 
 LANE_SYMBOLS = (
     ("▏aten::mm", "a bar is one event; ▏ marks its start"),
@@ -96,7 +96,6 @@ def list_lane_sections() -> list[HelpSection]:
 
 
 def list_word_sections() -> list[HelpSection]:
-    """List the dictionary."""
     entries = []
     for word in load_words():  # its facts in one paragraph, then its other names and where it is shown
         facts = [word.sentence, word.why, f"Costs: {to_phrase(word.costs)}." if word.costs else ""]
@@ -209,13 +208,7 @@ FILTER_HINT = "type to filter · esc closes"
 
 
 class HelpTabs(PaintedWidget):
-    """Paint the titles of the pages; post `Picked` for a click."""
-
-    @dataclass
-    class Picked(Message):
-        """A page was clicked."""
-
-        page: str
+    """Paint the titles of the pages; post `PanelPicked` for a click."""
 
     def __init__(self, pages: Sequence[str]) -> None:
         super().__init__(id="help-tabs")
@@ -240,7 +233,7 @@ class HelpTabs(PaintedWidget):
         column = 1
         for page in self._pages:
             if column <= event.x < column + len(page) + 2:
-                self.post_message(self.Picked(page))
+                self.post_message(PanelPicked(page))
                 return
             column += len(page) + 2
 
@@ -275,11 +268,10 @@ class HelpText(TextPanel):
         return format_sections(matching, width, self.palette)
 
 
-class HelpScreen(GuardedModalScreen[None]):
-    """Help over the current screen. `keys`: its keys by section.
+class HelpScreen(ScrollActions, GuardedModalScreen[None]):
+    """Help over a screen, with its `help_topic`, a guide or the name of one: a panel's, before the keys, or its own.
 
-    `guide`: of the panel or screen, shown before the keys for a panel. `has_lanes`: show the lanes' legend. `word`: of
-    the selected event, shown first.
+    `help_word` of the screen: the word that explains what is selected, shown first.
     """
 
     CSS_PATH = "help_screen.tcss"
@@ -287,20 +279,15 @@ class HelpScreen(GuardedModalScreen[None]):
     BINDINGS = keys.HELP
     AUTO_FOCUS = ""
 
-    def __init__(
-        self,
-        keys: Mapping[str, Sequence[KeyHelp]],
-        palette: Palette,
-        guide: Guide | None = None,
-        has_lanes: bool = False,
-        word: Word | None = None,
-    ) -> None:
+    def __init__(self, screen: Screen[object]) -> None:
         super().__init__()
+        topic, word = getattr(screen, "help_topic", ""), getattr(screen, "help_word", None)
+        guide, has_lanes = topic if isinstance(topic, Guide) else GUIDES.get(topic), screen.TITLE == "explorer"
         event_sections = [] if word is None else list_event_sections(word)
         guide_sections = [] if guide is None else list_guide_sections(guide)
         key_sections = [
             HelpSection(title, tuple(HelpEntry(key.keys, key.description) for key in group), is_keys=True)
-            for title, group in keys.items()
+            for title, group in group_by_section(screen.active_bindings.values()).items()
         ]
         # Who asks on a panel of the lanes asks what it shows; on another screen, which keys it has.
         asked = [*guide_sections, *key_sections] if has_lanes else [*key_sections, *guide_sections]
@@ -311,20 +298,8 @@ class HelpScreen(GuardedModalScreen[None]):
         self._page_titles = list(pages)
         self._page = KEYS
         self._tabs, self._text = HelpTabs(self._page_titles), HelpText(pages)
-        self._tabs.palette = self._text.palette = palette
+        self._tabs.palette = self._text.palette = palette_for(screen.app)
         self._filter = Input(placeholder=FILTER_HINT, id="help-filter", compact=True, select_on_focus=False)
-
-    @classmethod
-    def for_screen(cls, screen: Screen[object]) -> HelpScreen:
-        """Create the help of a screen, whose `help_topic` is a guide, or the name of one: a panel's or its own.
-
-        `help_word`: the word that explains what is selected.
-        """
-        keys = group_by_section(screen.active_bindings.values())
-        topic = getattr(screen, "help_topic", "")
-        guide = topic if isinstance(topic, Guide) else GUIDES.get(topic)
-        word = getattr(screen, "help_word", None)
-        return cls(keys, palette_for(screen.app), guide, has_lanes=screen.TITLE == "explorer", word=word)
 
     def compose(self) -> ComposeResult:
         with Vertical(id="help") as box:
@@ -332,8 +307,8 @@ class HelpScreen(GuardedModalScreen[None]):
             box.border_subtitle = "tab next page · ↑ ↓ scroll"
             yield from (self._filter, self._tabs, self._text)
 
-    def on_help_tabs_picked(self, message: HelpTabs.Picked) -> None:
-        self._show_page(message.page)
+    def on_panel_picked(self, message: PanelPicked) -> None:
+        self._show_page(message.panel)
 
     def on_input_changed(self, message: Input.Changed) -> None:
         self._text.set_filter(message.value)
@@ -356,7 +331,7 @@ class HelpScreen(GuardedModalScreen[None]):
         else:
             self.dismiss()
 
-    def action_cycle_page(self, distance: int) -> None:
+    def action_next_panel(self, distance: int) -> None:
         index = self._page_titles.index(self._page) + distance
         self._show_page(self._page_titles[index % len(self._page_titles)])
 
@@ -365,9 +340,3 @@ class HelpScreen(GuardedModalScreen[None]):
         self._filter.value = ""
         self._tabs.show_active(page)
         self._text.show_page(page)
-
-    def action_scroll(self, lines: int) -> None:
-        self._text.scroll_lines(lines)
-
-    def action_page(self, pages: int) -> None:
-        self._text.scroll_lines(pages * max(1, self._text.size.height - 1))

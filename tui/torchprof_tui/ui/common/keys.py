@@ -99,8 +99,8 @@ enter            move.open            show                 open: go to what is u
 space            move.toggle          fold                 fold: fold or unfold what is under the cursor
 ]                move.link            follow(True)         link: follow the link: launch ⇢ kernel, forward ⇢ backward
 [                move.link-back       follow(False)        link back: follow the link back: kernel ⇢ launch
-}                move.next-step       step(True)           step: the next step, call, device or process group
-{                move.previous-step   step(False)          step back: the previous step, call, device or process group
+}                move.next-step       next_step(1)         step: the next step, call, device or process group
+{                move.previous-step   next_step(-1)        step back: the previous step, call, device or process group
 backspace        move.back            go_back              view back: return to the view before a jump
 escape           move.clear           back                 back: clear the filter, the mark, the selection; again: leave
 /                find.search          search               search: search or filter: text, or /regular expression/; a
@@ -182,30 +182,25 @@ PROGRAM = parse_keys("""\
 LANES = parse_keys("""\
 = time.zoom-in time.zoom-out time.zoom-in-far time.zoom-out-far time.pan-left time.pan-right
 time.fit  fit  fit: fit the selected event to the screen; again: its parent
-time.fit-all  fit_all
+= time.fit-all
 move.left  beside(-1)  event: previous event in the row
 move.right  beside(1)  event: next event in the row; before one is selected, the first kernel on screen
 move.up  up  parent: the parent; from the outermost: the lane above
 move.down  down  child: the first child; from the innermost: the lane below
-move.page-up  scroll_page(-1)  page up: scroll up: the lanes, or the panel that has the keys (↑↓ beside its title)
-move.page-down  scroll_page(1)  page down: scroll down: the lanes, or the panel
-move.first  to_end(False)
-move.last  to_end(True)
+move.page-up  page(-1)  page up: scroll up: the lanes, or the panel that has the keys (↑↓ beside its title)
+move.page-down  page(1)  page down: scroll down: the lanes, or the panel
+= move.first move.last
 move.open  jump  jump: show the panel's event on the lanes; on a line of the program: open its source
 move.toggle  fold  fold: fold or unfold the lane, or the rank
 move.link  follow(True)  link: follow the link: launch ⇢ kernel, forward ⇢ backward; of a straggler: open the late rank
 = move.link-back
-move.next-step  step(True)  step: next step; the next repetition where no steps were recorded
-move.previous-step  step(False)
-move.back  go_back
-move.clear  clear
-= find.search
+move.next-step  next_step(1)  step: next step; the next repetition where no steps were recorded
+= move.previous-step move.back move.clear find.search
 find.go-to  go_to
-find.next  to_found(True)  next found: next event found, or the finding's next evidence
-find.previous  to_found(False)
+find.next  match(1)  next found: next event found, or the finding's next evidence
+= find.previous
 find.mark  mark  mark: mark a range for its statistics; again: set its end
-move.next-panel  next_panel(1)
-move.previous-panel  next_panel(-1)
+= move.next-panel move.previous-panel
 view.scope  scope(1)  scope: scope of the cheatsheet: the screen, the selection, the whole trace; n N keep their
     list
 view.switch  labels  labels: hide or show labels: why the GPU was idle, kernel classes, the profiler's own events
@@ -215,10 +210,10 @@ view.peak  slowest_repeat  slowest repeat: show the slowest of the folded repeat
 view.enlarge  enlarge  enlarge: enlarge the panels; again: the whole screen; again, or esc: their normal size
 panels.number  finding({})  finding {}: open the cheatsheet at this finding of the list, and show its first
     evidence on the lanes
-panels.details  panel('details')
+= panels.details
 panels.chain  panel('chain')  chain: show or hide the chain: from the step down to the GPU work; then ↑ ↓ walk it,
     enter fits
-panels.kernel  panel('kernel')
+= panels.kernel
 panels.cheatsheet  panel('cheatsheet')  cheatsheet: show or hide the cheatsheet: patterns on screen; ↑ ↓ choose, enter
     and n N go through their evidence
 panels.path  path  critical path: critical path of the step, or the marked range: dims the rest; ↑ ↓ choose,
@@ -236,9 +231,7 @@ write.export  slice  slice: write the marked range (or the selected event, or th
 """)
 
 TABLE = parse_keys("""\
-= move.up move.down move.page-up move.page-down move.first move.last
-move.next-panel  tab(1)
-move.previous-panel  tab(-1)
+= move.up move.down move.page-up move.page-down move.first move.last move.next-panel move.previous-panel
 move.right  sort(1)  sort: sort by the next column
 move.left  sort(-1)
 view.switch  reverse  reverse: reverse the order
@@ -246,18 +239,15 @@ view.group  group(1)  group by: group calls by name, shape, stack, module, kerne
 view.scope  scope(1)  scope: scope of the table: whole trace, marked range, screen, step, lane
 find.search  ask_filter  filter: list only rows with this text, or /regular expression/; a capital makes it
     case-sensitive; ↑ earlier ones
-find.next  match(1)
-find.previous  match(-1)
-move.next-step  instance(1)  instance: next instance: the next call of the row
-move.previous-step  instance(-1)
+= find.next find.previous
+move.next-step  next_step(1)  instance: next instance: the next call of the row
+= move.previous-step
 move.open  show  on the lanes: show the instance on the lanes
 write.copy  copy(False)  copy: copy the row's full name
 write.copy-all  copy(True)  copy table: copy the rows on screen, 120 columns
-panels.down  panel(1)
-panels.up  panel(-1)
+= panels.down panels.up
 write.export  ask_export  export: write the rows as .csv, .json or .md
-move.back  go_back
-= move.clear
+= move.back move.clear
 screens.table  leave  lanes: back to the lanes
 = program.leave screens.tree screens.flame screens.memory
 screens.compare  compare  compare: compare the trace with another one, two of its steps or ranks
@@ -269,13 +259,10 @@ move.right  open  open: open the node; again: its first child
 move.left  close
 move.toggle  open_close  open, close: open or close the node
 move.open  show  on the lanes: show the longest call on the lanes
-= find.search
-find.next  match(1)
-find.previous  match(-1)
+= find.search find.next find.previous
 write.copy  copy(False)  copy: copy the node's full name
 write.copy-all  copy(True)  copy tree: copy the rows on screen, 120 columns
-move.back  go_back
-move.clear  back
+= move.back move.clear
 screens.tree  leave  lanes: back to the lanes
 = program.leave screens.table screens.flame screens.memory
 screens.compare  compare  compare: compare the trace with another one, two of its steps or ranks
@@ -284,26 +271,20 @@ screens.compare  compare  compare: compare the trace with another one, two of it
 FLAME = parse_keys("""\
 move.up  up  caller: the frame above: its caller
 move.down  down  called: the heaviest frame below
-move.left  beside(-1)
-move.right  beside(1)
-time.pan-left  beside(-1)  left: the frame to the left
-time.pan-right  beside(1)
+= move.left move.right
+time.pan-left  pan(-1)  left: the frame to the left
+= time.pan-right
 time.zoom-in  zoom(1)  zoom: zoom into the frame
-time.zoom-out  zoom(-1)
+= time.zoom-out
 time.fit  zoom(1)  zoom: zoom into the frame
-time.fit-all  zoom_out
-= move.page-up move.page-down
-move.first  edge(False)
-move.last  edge(True)
+= time.fit-all move.page-up move.page-down move.first move.last
 move.open  zoom_in  zoom: zoom into the frame; into ░, frames too narrow to draw; again: show it on the lanes
-move.back  go_back
-move.next-panel  frames(1)  frames: stacks, modules or ops
-move.previous-panel  frames(-1)
+= move.back
+move.next-panel  next_panel(1)  frames: stacks, modules or ops
+= move.previous-panel
 view.switch  time  GPU or CPU: GPU time or CPU time
 view.scope  scope(1)  scope: scope: whole trace, marked range, screen, step, lane
-= find.search
-find.next  match(1)
-find.previous  match(-1)
+= find.search find.next find.previous
 write.copy  copy(False)  copy: copy the frame's full name
 write.copy-all  copy(True)  copy path: copy the frames from the outermost
 write.export  ask_export  export: write all frames as folded stacks (.folded) or for speedscope (.speedscope.json)
@@ -314,29 +295,23 @@ screens.compare  compare  compare: compare the trace with another one, two of it
 """)
 
 MEMORY = parse_keys("""\
-= time.zoom-in time.zoom-out time.pan-left time.pan-right time.zoom-in-far time.zoom-out-far
-time.fit  fit
-time.fit-all  fit_all
-move.left  step(-1)
+= time.zoom-in time.zoom-out time.pan-left time.pan-right time.zoom-in-far time.zoom-out-far time.fit time.fit-all
+= move.left
 move.right  step(1)  cursor: move the cursor a cell on
-move.first  to_end(False)
-move.last  to_end(True)
+= move.first move.last
 view.peak  peak  peak: move the cursor to the peak of the trace
-= move.up move.down move.page-up move.page-down
-panels.down  scroll(1)
-panels.up  scroll(-1)
+= move.up move.down move.page-up move.page-down panels.down panels.up
 view.group  group(1)  group by: group what is alive by category, op, module, line, phase or shape
-move.next-panel  group(1)  group by: the next grouping
-move.previous-panel  group(-1)
+move.next-panel  next_panel(1)  group by: the next grouping
+= move.previous-panel
 view.scope  alive  alive: list the allocations alive at the cursor, or all on screen
-move.next-step  device(1)  device: the next device: GPUs, then the CPU
-move.previous-step  device(-1)
+move.next-step  next_step(1)  device: the next device: GPUs, then the CPU
+= move.previous-step
 move.open  show  on the lanes: select the op that made the allocation, on the lanes
-move.back  go_back
+= move.back
 find.search  search  filter: list only allocations whose op, module, line, category or phase has a text or /expression/
 find.next  match(1)  next: the listed allocation made next
-find.previous  match(-1)
-= write.copy
+= find.previous write.copy
 write.copy-all  copy(True)  copy all: copy the groups at the cursor
 = move.clear
 screens.memory  leave  lanes: back to the lanes
@@ -345,72 +320,52 @@ screens.compare  compare  compare: compare the trace with another one, two of it
 """)
 
 SNAPSHOT = parse_keys("""\
-= program.help time.zoom-in time.zoom-out time.pan-left time.pan-right time.zoom-in-far time.zoom-out-far
-time.fit-all  fit_all
-move.left  step(-1)
+= program.help time.zoom-in time.zoom-out time.pan-left time.pan-right time.zoom-in-far time.zoom-out-far time.fit-all
+= move.left
 move.right  step(1)  cursor: move the cursor a cell on
-move.first  to_end(False)
-move.last  to_end(True)  end: go to the end: the snapshot itself
+= move.first
+move.last  edge(True)  end: go to the end: the snapshot itself
 view.peak  peak  peak: move the cursor to the peak of the history
 = move.up move.down move.page-up move.page-down
-move.next-panel  list(1)  list: list what is alive by line, by stack or one by one; segments; failed allocations;
+move.next-panel  next_panel(1)  list: list what is alive by line, by stack or one by one; segments; failed allocations;
     findings
-move.previous-panel  list(-1)
-move.next-step  device(1)  device: the next GPU of the snapshot
-move.previous-step  device(-1)
+= move.previous-panel
+move.next-step  next_step(1)  device: the next GPU of the snapshot
+= move.previous-step
 write.copy  copy(False)  copy: copy the row, with its whole stack
 = write.copy-all
 move.clear  app.leave
 """)
 
 DIFF = parse_keys("""\
-find.next  difference(1)  difference: the next difference, by size
-find.previous  difference(-1)
+find.next  match(1)  difference: the next difference, by size
+= find.previous
 panels.number  cause({})  cause {}: the difference of that number, by size, on both sides
 move.open  fit  fit both: fit both sides to the difference
-time.fit  fit
+= time.fit
 find.mark  lock  align at op: align both sides at the selected op instead of the step's start; again: at the steps
-move.next-step  step(1)  step: the next pair of compared steps
-move.previous-step  step(-1)
-panels.details  explore_panel('details')  explorer: the explorer of the side with the keys (else of B), with its details
-panels.chain  explore_panel('chain')
-panels.kernel  explore_panel('kernel')
-panels.cheatsheet  explore_panel('cheatsheet')
+move.next-step  next_step(1)  step: the next pair of compared steps
+= move.previous-step
+panels.details  panel('details')  explorer: the explorer of the side with the keys (else of B), with its details
+= panels.chain panels.kernel panels.cheatsheet
 view.switch  swap  swap: swap A and B
 screens.compare  compare  compare: compare with another trace, step or rank
-time.zoom-in  zoom(1)
-time.zoom-out  zoom(-1)
-= time.zoom-in-far time.zoom-out-far
-time.pan-left  pan(-1)
-time.pan-right  pan(1)
-move.left  pan(-1)
-move.right  pan(1)  later: move both to later times
-move.first  to_end(False)
-move.last  to_end(True)
-time.fit-all  fit_all
-= move.back
-move.up  move(-1)
-move.down  move(1)
-= move.page-up move.page-down
-move.toggle  fold
+= time.zoom-in time.zoom-out time.zoom-in-far time.zoom-out-far time.pan-left time.pan-right move.left
+move.right  step(1)  later: move both to later times
+= move.first move.last time.fit-all move.back move.up move.down move.page-up move.page-down move.toggle
 find.search  ask_filter  filter: list only rows with this text, or /regular expression/; n N then go through them; ↑
     earlier ones
 view.group  group(1)  group by: rows by op, kernel, module, class
-move.next-panel  part(1)  part: the next part: account, rows, remarks, A, B
-move.previous-panel  part(-1)
-= view.enlarge panels.down panels.up
+move.next-panel  next_panel(1)  part: the next part: account, rows, remarks, A, B
+= move.previous-panel view.enlarge panels.down panels.up
 write.copy  copy(False)  copy: copy the names of the difference
-write.copy-all  copy(True)
+= write.copy-all
 move.clear  back  back: clear the filter, the selection; then leave
 """)
 
 ROOFLINE = parse_keys("""\
 move.clear  leave  back: back to the lanes
-= program.leave program.help move.page-down move.page-up
-move.down  scroll(1)
-move.up  scroll(-1)
-move.first  scroll(-10_000_000)
-move.last  scroll(10_000_000)
+= program.leave program.help move.page-down move.page-up move.down move.up move.first move.last
 write.copy  copy(True)  copy: copy the plot and the table as text
 """)
 
@@ -419,14 +374,7 @@ move.clear  dismiss  back: back to the lanes
 program.leave  dismiss
 move.open  dismiss
 panels.source  dismiss  source: back to the lanes
-move.down  scroll(1)
-move.up  scroll(-1)
-= move.page-down move.page-up
-panels.down  page(1)
-panels.up  page(-1)
-move.first  scroll(-10_000_000)
-move.last  scroll(10_000_000)
-= program.help
+= move.down move.up move.page-down move.page-up panels.down panels.up move.first move.last program.help
 """)
 
 LEARN = parse_keys("""\
@@ -450,8 +398,7 @@ program.record  retry  try again: try again after a failure
 """)
 
 RECORD = parse_keys("""\
-= program.start
-move.clear  back
+= program.start move.clear
 move.next-panel !  cycle_focus(1)
 move.previous-panel !  cycle_focus(-1)
 """)
@@ -463,13 +410,7 @@ panels.number  answer({})  answer {}: the answer of that number, where the run a
 program.record  again  run again: run it again
 move.back  app.record  change it: back to the form, to change the run
 screens.compare  compare  compare: compare it with the trace before it
-move.clear  back
-move.page-up  scroll_page(-1)
-move.page-down  scroll_page(1)
-move.up  scroll_lines(-1)
-move.down  scroll_lines(1)
-move.first  scroll_to_end(False)
-move.last  scroll_to_end(True)
+= move.clear move.page-up move.page-down move.up move.down move.first move.last
 """)
 
 HELP = parse_keys("""\
@@ -478,25 +419,17 @@ program.leave  dismiss
 program.help  dismiss
 program.help-f1  dismiss  close: close the help
 find.search  type_filter('')  filter: filter keys and sentences
-move.next-panel !  cycle_page(1)
-move.previous-panel !  cycle_page(-1)
-move.right !  cycle_page(1)
-move.left  cycle_page(-1)
-move.down  scroll(1)
-move.up  scroll(-1)
-move.page-down  page(1)
-move.page-up  page(-1)
-move.first  page(-1000)
-move.last  page(1000)
+move.next-panel !  next_panel(1)
+move.previous-panel !  next_panel(-1)
+move.right !  next_panel(1)
+move.left  next_panel(-1)
+= move.down move.up move.page-down move.page-up move.first move.last
 """)
 
 
-def parse_field_keys(table: str) -> list[BindingType]:
-    """Parse the keys of a text field, which name their keys: they type, complete and answer there."""
-    return list(_parse_verbs(table))
-
-
-LESSON = parse_field_keys("""\
+# Tables of text fields name their keys: they type, complete and answer there.
+LESSON: list[BindingType] = [
+    *_parse_verbs("""\
 1..9       lesson.answer  press('{}')         {}: the answer, or a digit of it
 0          lesson.zero    press('0')          zero: a digit of the answer
 full_stop  lesson.point   press('.')          point: the point of the answer
@@ -505,19 +438,24 @@ enter      lesson.next    press('enter')      next: that is the number; the next
 G          lesson.go-on   go_on               show me: go on without an answer; then: show the evidence on the screen
 q          lesson.leave   leave               leave: leave the case
 """)
+]
 """Keys of the field for the answer of a case above the lanes, while the case takes one."""
 
-PATH_INPUT = parse_field_keys("""\
+PATH_INPUT: list[BindingType] = [
+    *_parse_verbs("""\
 tab  path.complete  complete  complete: complete the path
 """)
+]
 """Keys of typing a path."""
 
-PROMPT = parse_field_keys("""\
+PROMPT: list[BindingType] = [
+    *_parse_verbs("""\
 escape,ctrl+c  prompt.close    close       close
 tab            prompt.complete  complete   complete
 up             prompt.earlier  recall(1)   earlier
 down           prompt.later    recall(-1)  later
 """)
+]
 """Keys of the prompt in the last line."""
 
 LANES_HINTS = parse_hints(

@@ -189,4 +189,4 @@ class HelpApp(GuardingApp):
             self.screen.dismiss()
         else:
             described = [screen for screen in self.screen_stack if not isinstance(screen, CommandPalette)]
-            self.push_screen(HelpScreen.for_screen(described[-1]))  # the palette has no keys of its own
+            self.push_screen(HelpScreen(described[-1]))  # the palette has no keys of its own

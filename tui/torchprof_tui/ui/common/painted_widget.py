@@ -35,6 +35,13 @@ DEFAULT_PALETTE = build_palette(ThemeColors(), ColorSupport.MANY)
 """Used until the screen has set a palette for its theme and the terminal's colours."""
 
 
+class LatestMessage(Message):
+    """A message that replaces earlier ones of its class that were not handled yet."""
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, type(self))
+
+
 class PaintedWidget(Widget):
     """A widget of painted lines.
 
@@ -61,6 +68,11 @@ class PaintedWidget(Widget):
     def palette(self, palette: Palette) -> None:
         self._palette = palette
         self.repaint()
+
+    @property
+    def page_size(self) -> int:
+        """Lines by which a page scrolls: of a list the rows that fit below its header."""
+        return max(self.size.height - 1, 1)
 
     def prepare(self, size: Size) -> None:
         """Do the work that all lines share, once before the first line of a frame after a full `repaint`."""
@@ -272,6 +284,11 @@ class TextPanel(PaintedWidget):
             return True
         return False
 
+    def scroll_page(self, direction: int) -> str:
+        """Scroll down (1) or up (-1) by a page. Returns why nothing moves, else ""."""
+        is_moved = self.scroll_lines(direction * self.page_size)
+        return "" if is_moved else f"the {'end' if direction > 0 else 'start'} of the panel"
+
     def scroll_to_top(self) -> bool:
         """Scroll to the first line. Returns whether it moved."""
         moved, self._top = self._top > 0, 0
@@ -369,6 +386,11 @@ def join_columns(left: Lines, right: Lines, right_offset: int, blank: Style) -> 
     return lines
 
 
+def scroll_to_cursor(top: int, cursor: int, page: int, count: int) -> int:
+    """Return the first of `page` rows on screen, which have the cursor, moved as little as possible."""
+    return max(min(max(top, cursor - page + 1), cursor, count - page), 0)
+
+
 @dataclass
 class RowPicked(Message):
     """A click on a row, or the wheel moved the cursor there; `opened`: a click on the row under the cursor."""
@@ -412,13 +434,7 @@ class RowList(PaintedWidget):
         self.empty_text = ""
 
     @property
-    def page_size(self) -> int:
-        """Number of rows that fit on the screen."""
-        return max(self.size.height - 1, 1)
-
-    @property
     def count(self) -> int:
-        """Number of rows."""
         return self._count
 
     def set_row_count(self, count: int, cursor: int = 0) -> None:
@@ -436,11 +452,7 @@ class RowList(PaintedWidget):
         self.move_to(self.cursor + rows)
 
     def _scroll_to_cursor(self) -> None:
-        if self.cursor < self._top:
-            self._top = self.cursor
-        elif self.cursor >= self._top + self.page_size:
-            self._top = self.cursor - self.page_size + 1
-        self._top = min(self._top, max(0, self._count - self.page_size))
+        self._top = scroll_to_cursor(self._top, self.cursor, self.page_size, self._count)
 
     def visible_text(self, width: int = 0) -> str:
         """Return the header and the rows on screen as plain text, for copying; `width` 0: at most COPY_WIDTH cells."""

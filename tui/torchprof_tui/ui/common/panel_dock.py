@@ -200,7 +200,6 @@ class Dock(Vertical):
 
     @property
     def names(self) -> list[str]:
-        """The panels that there are."""
         return list(self._panels)
 
     def show_panel(self, name: str) -> None:

@@ -13,49 +13,34 @@ from textual.app import App
 from textual.screen import Screen
 from textual.theme import Theme
 
-DARK = Theme(
-    name="torchprof-dark",
-    dark=True,
-    primary="#87afd7",
-    secondary="#87af87",
-    accent="#ffaf5f",
-    warning="#ffd787",
-    error="#ff5f5f",
-    success="#87d787",
-    foreground="#dadada",
-    background="#121212",
-    surface="#1c1c1c",
-    panel="#262626",
-    variables={
-        "block-cursor-background": "#3a3a3a",
-        "block-cursor-foreground": "#ffffff",
-        "scrollbar": "#4e4e4e",
-        "text-muted": "#a8a8a8",
-    },
-)
+_COLORS = {
+    "primary": ("#87afd7", "#005f87"),
+    "secondary": ("#87af87", "#5f875f"),
+    "accent": ("#ffaf5f", "#af5f00"),
+    "warning": ("#ffd787", "#5f5f00"),
+    "error": ("#ff5f5f", "#af0000"),
+    "success": ("#87d787", "#008700"),
+    "foreground": ("#dadada", "#1c1c1c"),
+    "background": ("#121212", "#ffffff"),
+    "surface": ("#1c1c1c", "#eeeeee"),
+    "panel": ("#262626", "#e4e4e4"),
+}
+_VARIABLES = {
+    "block-cursor-background": ("#3a3a3a", "#d0d0d0"),
+    "block-cursor-foreground": ("#ffffff", "#000000"),
+    "scrollbar": ("#4e4e4e", "#a8a8a8"),
+    "text-muted": ("#a8a8a8", "#4e4e4e"),
+}
+"""Colours of the dark and of the light theme."""
 
-LIGHT = Theme(
-    name="torchprof-light",
-    dark=False,
-    primary="#005f87",
-    secondary="#5f875f",
-    accent="#af5f00",
-    warning="#5f5f00",
-    error="#af0000",
-    success="#008700",
-    foreground="#1c1c1c",
-    background="#ffffff",
-    surface="#eeeeee",
-    panel="#e4e4e4",
-    variables={
-        "block-cursor-background": "#d0d0d0",
-        "block-cursor-foreground": "#000000",
-        "scrollbar": "#a8a8a8",
-        "text-muted": "#4e4e4e",
-    },
-)
 
-THEMES = {"dark": DARK, "light": LIGHT}  # themes by their name in `--theme`
+def _build_theme(name: str, index: int) -> Theme:
+    colors: dict[str, Any] = {key: pair[index] for key, pair in _COLORS.items()}
+    variables = {key: pair[index] for key, pair in _VARIABLES.items()}
+    return Theme(f"torchprof-{name}", dark=not index, variables=variables, **colors)
+
+
+THEMES = {name: _build_theme(name, index) for index, name in enumerate(("dark", "light"))}  # by name in `--theme`
 
 
 class ScreenStylesApp(App[None]):

@@ -19,7 +19,7 @@ from torchprof_tui.trace.core.records import record
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.bindings import list_bindings, rename_hints
 from torchprof_tui.ui.common.cell_text import find_common_prefix, truncate, truncate_start
-from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip, wrap_text
+from torchprof_tui.ui.common.painted_widget import LatestMessage, PaintedWidget, TextRun, build_strip, wrap_text
 from torchprof_tui.ui.common.path_completions import complete_path, type_text
 
 
@@ -109,14 +109,11 @@ def _measure_hint(key: str, description: str) -> int:
 
 
 @dataclass
-class PromptChanged(Message):
+class PromptChanged(LatestMessage):
     """The text in the prompt changed."""
 
     purpose: str
     text: str
-
-    def can_replace(self, message: Message) -> bool:
-        return isinstance(message, PromptChanged)
 
 
 @dataclass

@@ -38,6 +38,7 @@ from torchprof_tui.ui.common.painted_widget import (
     TextPanel,
     TextRun,
     build_strip,
+    scroll_to_cursor,
     wrap_text,
 )
 from torchprof_tui.ui.common.text_charts import CHANGE_CELLS, LABEL_CELLS, TIME_CELLS, format_waterfall
@@ -222,13 +223,8 @@ class RowsPanel(TextPanel):
 
     def show_rows(self) -> None:
         """Repaint after the rows or the cursor changed; the cursor is on screen."""
-        page = max(self.size.height - 1, 1)
         cursor = max(self._differences.cursor, 0)
-        if cursor < self._top:
-            self._top = cursor
-        elif cursor >= self._top + page:
-            self._top = cursor - page + 1
-        self._top = min(self._top, max(0, self._count_lines() - page))
+        self._top = scroll_to_cursor(self._top, cursor, self.page_size, self._count_lines())
         self.repaint()
 
     def scroll_lines(self, count: int) -> bool:
@@ -248,10 +244,10 @@ class RowsPanel(TextPanel):
 
     @property
     def lines_below(self) -> int:
-        return max(0, self._count_lines() - self._top - max(self.size.height - 1, 1))
+        return max(0, self._count_lines() - self._top - self.page_size)
 
     def prepare(self, size: Size) -> None:
-        self._top = min(self._top, max(0, self._count_lines() - max(size.height - 1, 1)))
+        self._top = min(self._top, max(0, self._count_lines() - self.page_size))
 
     def paint(self, y: int, width: int) -> Strip:
         palette = self.palette

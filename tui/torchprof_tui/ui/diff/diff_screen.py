@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from textual import events
 from textual.app import ComposeResult
+from textual.message import Message
 from textual.reactive import var
 from textual.widgets import Static
 
@@ -60,11 +61,13 @@ from torchprof_tui.ui.diff.locked_view import (
     explain_small_screen,
     list_step_starts,
 )
-from torchprof_tui.ui.diff.side_lanes import SideChanged, SideEventPicked, SideLanes, SideZoomAsked
+from torchprof_tui.ui.diff.side_lanes import SideLanes
 from torchprof_tui.ui.explorer import explorer_screen
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.explorer.lanes_area import PanelSize
-from torchprof_tui.ui.lanes.mouse_gestures import PanAsked
+from torchprof_tui.ui.lanes.lane_gutter import LanesFolded
+from torchprof_tui.ui.lanes.mouse_gestures import EventPicked, PanAsked, ScrollAsked, ZoomAsked
+from torchprof_tui.ui.lanes.timeline import LanesResized
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.loading.opener import TraceOpener
@@ -90,12 +93,12 @@ class SideExplorer(ExplorerScreen):
         self.view_state.fit_event(self._event)
         self._refresh_widgets(f"{self._letter} of the comparison: esc goes back to it")
 
-    def action_clear(self) -> None:
+    def action_back(self) -> None:
         state = self.view_state
         if self.panel_size is PanelSize.NORMAL and state.mark is None and state.search.matches is None:
             self.dismiss()
         else:
-            super().action_clear()
+            super().action_back()
 
 
 PARTS = (ACCOUNT, ROWS, REMARKS, "A", "B")  # the parts that `tab` goes through: the panels, and the lanes of both sides
@@ -375,13 +378,13 @@ class DiffScreen(SearchScreen):
     def action_pan(self, tenths: int) -> None:
         self._move_view(lambda view: view.pan(tenths), f"the {'end' if tenths > 0 else 'start'} of both traces")
 
-    def action_to_end(self, later: bool) -> None:
+    def action_edge(self, later: bool) -> None:
         self._move_view(lambda view: view.to_end(later), f"the {'end' if later else 'start'} of both traces", True)
 
     def action_fit_all(self) -> None:
         self._move_view(LockedView.show_all, WHOLE, is_jump=True)
 
-    def action_step(self, distance: int) -> None:
+    def action_next_step(self, distance: int) -> None:
         if self._lacks_sides():
             return
         step = self.locked.step + distance
@@ -448,7 +451,7 @@ class DiffScreen(SearchScreen):
             self._refresh_widgets("no differences")
         return False
 
-    def action_difference(self, distance: int, from_first: bool = False) -> None:
+    def action_match(self, distance: int, from_first: bool = False) -> None:
         if self._has_rows():
             self._remember_view()
             if from_first:
@@ -464,7 +467,7 @@ class DiffScreen(SearchScreen):
         if number > self.differences.count:
             self._refresh_widgets(f"there are only {self.differences.count:,} differences")
         else:
-            self.action_difference(number, from_first=True)
+            self.action_match(number, from_first=True)
 
     def _show_current(self, fit: bool = False) -> None:
         """Select the events of the row under the cursor on both sides, and reveal or fit them."""
@@ -522,7 +525,7 @@ class DiffScreen(SearchScreen):
 
     # -- parts ---------------------------------------------------------------------------------------------
 
-    def action_part(self, direction: int) -> None:
+    def action_next_panel(self, direction: int) -> None:
         if not self._lacks_sides():
             self._set_part(cycle(PARTS, self._part, direction))
 
@@ -549,11 +552,8 @@ class DiffScreen(SearchScreen):
         self.action_move(direction * max(page - 2, 1))
 
     def action_scroll_panel(self, direction: int) -> None:
-        if self._lacks_sides():
-            return
-        panel = self._dock.active_panel
-        is_moved = panel.scroll_lines(direction * max(panel.size.height - 1, 1))
-        self._refresh_widgets("" if is_moved else f"the {'end' if direction > 0 else 'start'} of the panel")
+        if not self._lacks_sides():
+            self._refresh_widgets(self._dock.active_panel.scroll_page(direction))
 
     def action_fold(self) -> None:
         if self._lacks_sides():
@@ -579,7 +579,7 @@ class DiffScreen(SearchScreen):
             return
         self.app.push_screen(SideExplorer(side.trace, side.letter, side.selected, panel))
 
-    def action_explore_panel(self, panel: str) -> None:
+    def action_panel(self, panel: str) -> None:
         number = "AB".index(self._part) if self._part in "AB" else 1
         if self.sides[number].selected < 0 <= self.sides[1 - number].selected:
             number = 1 - number
@@ -601,18 +601,18 @@ class DiffScreen(SearchScreen):
         ranks = [rank.number for rank in whole.all_ranks]
         self._ask_comparison([Choice(*pair) for pair in list_own_choices(whole.all_ranks[0].trace, ranks)])
 
-    def _compare(self, request: ComparisonRequest) -> None:
+    def compare(self, request: ComparisonRequest) -> None:
         self._close_prompt()
         whole = self.inputs[0].whole
         self.post_message(CompareAsked(request, whole, whole.label))
 
     def action_copy(self, everything: bool) -> None:
         row = self.differences.current
-        names = [side.describe_selected() for side in self.sides]
+        names = [side.trace.event(side.selected).name for side in self.sides if side.selected >= 0]
         if everything:
             text, label = self._dock.active_panel.text(), f"all of the panel {self._dock.active_name!r}"
         elif any(names):
-            text = label = " → ".join(dict.fromkeys(name for name in names if name))
+            text = label = " → ".join(dict.fromkeys(filter(None, names)))
         elif row is not None:
             text = label = row.text
         else:
@@ -656,25 +656,39 @@ class DiffScreen(SearchScreen):
 
     # -- the mouse -----------------------------------------------------------------------------------------
 
-    def on_side_event_picked(self, message: SideEventPicked) -> None:
+    def _find_side(self, message: Message) -> SideLanes:
+        """Find the side whose lanes sent a message."""
+        a, b = self.sides
+        return a if message._sender in (a.step_line, a.timeline, a.lane_labels) else b
+
+    def on_event_picked(self, message: EventPicked) -> None:
         """Select the event and its counterpart on the other side."""
-        side = self.sides[message.side]
+        side = self._find_side(message)
         if message.event < 0:
             self._set_part(side.letter)
             return
         other = -1 if side.matches is None else int(side.matches.counterpart[message.event])
-        pair = (message.event, other) if message.side == 0 else (other, message.event)
+        pair = (message.event, other) if side is self.sides[0] else (other, message.event)
         self._remember_view()
         self._select_events(*pair, fit=message.fit)
 
-    def on_side_zoom_asked(self, message: SideZoomAsked) -> None:
-        self._move_view(lambda view: view.zoom(int(message.steps), message.distance), "")
+    def on_zoom_asked(self, message: ZoomAsked) -> None:
+        distance = int(message.at) - self.locked.references[self._find_side(message).number]
+        self._move_view(lambda view: view.zoom(int(message.steps), distance), "")
 
     def on_pan_asked(self, message: PanAsked) -> None:
         self._move_view(lambda view: view.pan_cells(message.cells), "")
 
-    def on_side_changed(self, message: SideChanged) -> None:
-        self._refresh_widgets(message.reason)
+    def on_scroll_asked(self, message: ScrollAsked) -> None:
+        self._refresh_widgets(self._find_side(message).scroll_lines(message.lines))
+
+    def on_lanes_folded(self, message: LanesFolded) -> None:
+        self._find_side(message).toggle_lanes(message.lanes)
+        self._refresh_widgets()
+
+    def on_lanes_resized(self, message: LanesResized) -> None:
+        self._find_side(message).resize()
+        self._refresh_widgets()
 
 
 RANK_OPTION = "D: NAME rank"  # how a rank is asked for in the prompt, for the lines that say what can be compared

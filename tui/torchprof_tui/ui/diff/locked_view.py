@@ -41,10 +41,10 @@ class LockedView:
     step: int = 0
 
     @classmethod
-    def at(cls, references: Pair, spans: tuple[Pair, Pair], length: int, width: int, step: int = 0) -> LockedView:
+    def at(cls, references: Pair, spans: tuple[Pair, Pair], length: int, width: int) -> LockedView:
         """Show `length` ns from the references on."""
         whole = Viewport.whole(_join_spans(spans, references), max(width, 1))
-        return cls(whole.fit(0, max(length, 1)), references, spans, Lock.STEPS, step)
+        return cls(whole.fit(0, max(length, 1)), references, spans)
 
     def viewport(self, side: int) -> Viewport:
         """Return the viewport of a side (0: A, 1: B) in its own times."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
-from textual.message import Message
 from textual.strip import Strip
 
 from torchprof_tui.analysis.compare.event_matches import EventMatches, EventStatus
@@ -25,38 +24,11 @@ from torchprof_tui.ui.common.name_display import DisplayNames, truncate
 from torchprof_tui.ui.common.painted_widget import build_strip
 from torchprof_tui.ui.diff.locked_view import LockedView
 from torchprof_tui.ui.lanes.bar_painter import StyledCells
-from torchprof_tui.ui.lanes.lane_gutter import Gutter, LanesFolded
+from torchprof_tui.ui.lanes.lane_gutter import Gutter
 from torchprof_tui.ui.lanes.lane_view_state import find_recorder_lanes
-from torchprof_tui.ui.lanes.mouse_gestures import EventPicked, RangeDragged, ScrollAsked, ZoomAsked
 from torchprof_tui.ui.lanes.screen_lines import LaneArrangement, LaneLines
 from torchprof_tui.ui.lanes.time_ruler import Ruler
-from torchprof_tui.ui.lanes.timeline import LanesResized, PointerMoved, Timeline
-
-
-@dataclass
-class SideEventPicked(Message):
-    """A click on the lanes of a side; `event` -1 beside all events, `fit`: a double click."""
-
-    side: int
-    event: int
-    fit: bool
-
-
-@dataclass
-class SideZoomAsked(Message):
-    """The wheel zooms around a distance from the references, ns."""
-
-    steps: float
-    distance: int
-
-
-@dataclass
-class SideChanged(Message):
-    """The lanes of a side were scrolled, folded or resized by the mouse or the layout."""
-
-    side: int
-    reason: str = ""  # why nothing changed
-
+from torchprof_tui.ui.lanes.timeline import Timeline
 
 CHANGED_MARK = "*"
 ONE_SIDE_MARKS = ("-", "+")  # of events that are only in A, and only in B
@@ -193,7 +165,6 @@ class SideLanes(Vertical):
         self._order = order_lanes(trace)
         self._folded: frozenset[int] = frozenset()
         self._lines = LaneLines()
-        self._reference = 0
         self._height = -1
         self._top = 0
         self._was_scrolled = False  # by the user
@@ -215,38 +186,13 @@ class SideLanes(Vertical):
         self.matches = matches
         self.timeline.show_statuses(matches.status)
 
-    def on_event_picked(self, message: EventPicked) -> None:
-        message.stop()
-        self.post_message(SideEventPicked(self.number, message.event, message.fit))
-
-    def on_zoom_asked(self, message: ZoomAsked) -> None:
-        message.stop()
-        self.post_message(SideZoomAsked(message.steps, int(message.at) - self._reference))
-
-    def on_scroll_asked(self, message: ScrollAsked) -> None:
-        message.stop()
-        self.post_message(SideChanged(self.number, self.scroll_lines(message.lines)))
-
-    def on_lanes_folded(self, message: LanesFolded) -> None:
-        message.stop()
-        self._folded = self._folded ^ frozenset(message.lanes)
+    def toggle_lanes(self, lanes: tuple[int, ...]) -> None:
+        """Fold the lanes, or unfold them."""
+        self._folded = self._folded ^ frozenset(lanes)
         self._arrange()
-        self.post_message(SideChanged(self.number))
-
-    def on_lanes_resized(self, message: LanesResized) -> None:
-        message.stop()
-        self.resize()
-        self.post_message(SideChanged(self.number))
-
-    def on_pointer_moved(self, message: PointerMoved) -> None:
-        message.stop()
-
-    def on_range_dragged(self, message: RangeDragged) -> None:
-        message.stop()  # ranges are marked in the explorer
 
     @property
     def line_room(self) -> int:
-        """Lines for lanes."""
         return max(self.timeline.size.height, 1)
 
     def count_lines(self) -> int:
@@ -300,12 +246,8 @@ class SideLanes(Vertical):
         """Return the time of the selected event as (side, start, end), nothing without a selection."""
         return [(self.number, *extent(self.trace, self.selected))] if self.selected >= 0 else []
 
-    def describe_selected(self) -> str:
-        return "" if self.selected < 0 else self.trace.event(self.selected).name
-
     def update_widgets(self, view: LockedView, gutter_width: int, has_keys: bool) -> None:
         """Pass the state to the widgets; each repaints what differs."""
-        self._reference = view.references[self.number]
         self.step_line.show_side(view.view, view.references[self.number], self.trace.steps, gutter_width)
         self.step_line.mark_keys(has_keys)
         self.timeline.show_lines(view.viewport(self.number), self._lines, self._top)

@@ -24,14 +24,17 @@ from torchprof_tui.ui.lanes.event_labels import EventNotes, GapLabels
 if TYPE_CHECKING:
     from torchprof_tui.analysis.collectives.communication_waiting import Arrivals
     from torchprof_tui.analysis.dispatch.chain import ChainFinder
+    from torchprof_tui.analysis.dispatch.event_context import EventContext
     from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
+    from torchprof_tui.analysis.dispatch.step_rows import StepRows
     from torchprof_tui.analysis.doctor.read_problems import Diagnosis
+    from torchprof_tui.analysis.graphs.captured_ops import CapturedChain
     from torchprof_tui.analysis.patterns.engine.check_scope import Scope
     from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
     from torchprof_tui.analysis.patterns.verdict.latest_check import CheckResult, LatestOnlyChecker, PrecomputedCheck
     from torchprof_tui.analysis.patterns.verdict.verdict import ScopeRegime, Verdict
     from torchprof_tui.analysis.time.range_statistics import RangeStatistics
-    from torchprof_tui.ui.explorer.event_reading import ChainRead, EventContextRead, StepRowsRead
+    from torchprof_tui.ui.explorer.event_reading import ChainRead
 
 
 @dataclass
@@ -68,13 +71,6 @@ class LateRankChecked(WorkResult):
 
 
 @dataclass
-class RangeRead(WorkResult):
-    """The statistics of a marked range have been computed."""
-
-    range: RangeStatistics
-
-
-@dataclass
 class DiagnosisReady(WorkResult):
     """The trace doctor has made its diagnosis."""
 
@@ -89,7 +85,7 @@ cheatsheet of the whole trace is ranked by it."""
 class BackgroundQueries:
     """Answer queries about a trace with messages.
 
-    Call the methods on a worker thread, except `cancel`, `describe_limit`, `whole_trace_scope` and `explain_late_rank`,
+    Call the methods on a worker thread, except `cancel`, `describe_limit`, `get_checker` and `explain_late_rank`,
     which belong to the UI thread.
     `report`: receives what is known before a query is answered; called on the worker thread.
     """
@@ -107,38 +103,36 @@ class BackgroundQueries:
 
     # deferred imports: see the module docstring
 
-    def compute_event_context(self, event: int) -> EventContextRead:
-        """Read the args of an event, its position among its siblings and the events of the same name in its rank."""
-        return self._import_readers()[0](self._trace, event)
+    def compute_event_context(self, event: int) -> tuple[EventContext, CapturedChain | str | None]:
+        """Read what is slow to read about an event, such as its args, and of a replayed kernel its captured op."""
+        from torchprof_tui.ui.explorer.event_reading import read_event
+
+        return read_event(self._trace, event)
 
     def compute_chain(self, event: int) -> ChainRead:
         """Find the dispatch chain through an event and its line, and summarize the kernel at its end."""
-        return self._import_readers()[1](self._trace, *self._finders, event)
+        from torchprof_tui.ui.explorer.event_reading import read_chain
 
-    def compare_steps(self, event: int) -> StepRowsRead:
-        """Compare an event and its chain over the steps."""
-        return self._import_readers()[2](self._trace, event)
+        return read_chain(self._trace, *self._finders, event)
 
-    @staticmethod
-    def _import_readers() -> tuple[
-        Callable[..., EventContextRead], Callable[..., ChainRead], Callable[..., StepRowsRead]
-    ]:
-        from torchprof_tui.ui.explorer.event_reading import read_chain, read_event, read_step_rows
+    def compare_steps(self, event: int) -> StepRows | None:
+        """Compare an event and its chain over the steps; None where it is in no step."""
+        from torchprof_tui.ui.explorer.event_reading import read_step_rows
 
-        return read_event, read_chain, read_step_rows
+        return read_step_rows(self._trace, event)
 
-    def compute_range_statistics(self, start: int, end: int, steps: list[Step]) -> RangeRead:
+    def compute_range_statistics(self, start: int, end: int, steps: list[Step]) -> RangeStatistics:
         """Compute the statistics of a range, ns; `steps`: those that it may overlap."""
         from torchprof_tui.analysis.time.range_statistics import compute_range_statistics
 
-        return RangeRead(compute_range_statistics(self._trace, start, end, self._gpu_busy, candidate_steps=steps))
+        return compute_range_statistics(self._trace, start, end, self._gpu_busy, candidate_steps=steps)
 
     def precompute(self, rank_index: int) -> TraceChecked:
         """Check the whole trace of one rank (0 without ranks). Afterwards any scope is checked quickly.
 
         Of a large trace the verdict is reported first: the patterns take several times as long.
         """
-        checker = self._get_checker(rank_index)
+        checker = self.get_checker(rank_index)
         is_large = len(self._trace) > MAX_EVENTS_RANKED_FIRST
         if is_large and (verdict := checker.decide_first_verdict()) is not None:
             self._report(VerdictDecided(verdict, rank_index))
@@ -153,7 +147,7 @@ class BackgroundQueries:
 
     def check_late_rank(self, rank_index: int) -> LateRankChecked:
         """Check the rank that others wait for: its verdict says why, and its lanes get their labels."""
-        precomputed = self._get_checker(rank_index).precompute()
+        precomputed = self.get_checker(rank_index).precompute()
         self._annotate_lanes(rank_index, precomputed)
         self._verdicts[rank_index] = precomputed.result.verdict
         return LateRankChecked()
@@ -186,17 +180,17 @@ class BackgroundQueries:
 
     def check_scope(self, rank_index: int, scope: Scope) -> ScopeChecked | None:
         """Check a scope of a rank; None where it was cancelled or another scope has been requested since."""
-        checked = self._get_checker(rank_index).check(scope)
+        checked = self.get_checker(rank_index).check(scope)
         return None if checked is None else ScopeChecked(checked, rank_index)
 
     def measure_regime(self, rank_index: int, scope: Scope | None) -> ScopeRegime:
         """Measure what limits a scope of a rank, None for its whole trace: what its verdict says."""
-        return self._get_checker(rank_index).measure_regime(scope)
+        return self.get_checker(rank_index).measure_regime(scope)
 
     def describe_limit(self, event: int) -> str:
         """Describe what limits a kernel, memory or arithmetic. Cheap; belongs to the UI thread."""
         ranks = self._trace.merged_ranks
-        return self._get_checker(0 if ranks is None else ranks.index_of_event(event)).describe_limit(event)
+        return self.get_checker(0 if ranks is None else ranks.index_of_event(event)).describe_limit(event)
 
     def diagnose_trace(self) -> DiagnosisReady:
         """Collect the remarks of the trace doctor."""
@@ -204,11 +198,8 @@ class BackgroundQueries:
 
         return DiagnosisReady(diagnose_trace(self._trace))
 
-    def whole_trace_scope(self, rank_index: int) -> Scope:
-        """Return the scope of the whole trace, or of all of a rank. Cheap once `precompute` has finished."""
-        return self._get_checker(rank_index).default_scope
-
-    def _get_checker(self, rank_index: int) -> LatestOnlyChecker:
+    def get_checker(self, rank_index: int) -> LatestOnlyChecker:
+        """Return the checker of a rank; `default_scope`, all of the rank, is cheap once `precompute` has finished."""
         from torchprof_tui.analysis.patterns.verdict.latest_check import LatestOnlyChecker
 
         if rank_index not in self._checkers:  # setdefault is atomic: two threads get the same checker

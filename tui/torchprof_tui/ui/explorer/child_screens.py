@@ -1,6 +1,6 @@
 """Factory of the screens that keys of the explorer open, for the current range and rank: table, tree, flame graph, …
 
-All but the small source screen are imported when they are first opened (`app.py` imports them earlier, on a thread
+They are imported when they are first opened (`app.py` imports them earlier, on a thread
 after the first frame), so that the first frame does not wait for them. A key that is pressed before that thread is done
 imports its screen on a thread as well: the import takes up to half a second while other threads run, and frames go on.
 """
@@ -9,23 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual.screen import Screen
 
 from torchprof_tui.trace.core.printable import clean
-from torchprof_tui.trace.specs.address import SAMPLE_PREFIX
 from torchprof_tui.ui.lanes.view_state import ViewState
-from torchprof_tui.ui.source.source_screen import SourceScreen
 
 if TYPE_CHECKING:
-    from torchprof_tui.analysis.dispatch.source_line import SourceLine
-    from torchprof_tui.analysis.patterns.engine.check_scope import Scope
-    from torchprof_tui.analysis.patterns.verdict.verdict import ScopeRegime
     from torchprof_tui.analysis.table.groups import Profile
-    from torchprof_tui.trace.model.ranks import Rank
+    from torchprof_tui.ui.explorer.background_queries import BackgroundQueries
     from torchprof_tui.ui.memory.memory_worker import MemoryRead
 
 
@@ -45,9 +39,8 @@ _imported: set[str] = set()
 class ChildScreens:
     """Create child screens, and keep the profile of each rank for the next table."""
 
-    def __init__(self, view_state: ViewState, measure_regime: Callable[[int, Scope | None], ScopeRegime]) -> None:
-        """`measure_regime`: measures what limits a scope (None: all) of the rank with this index, on a worker."""
-        self._view_state, self._measure_regime = view_state, measure_regime
+    def __init__(self, view_state: ViewState, queries: BackgroundQueries) -> None:
+        self._view_state, self._queries = view_state, queries
         self._profiles: dict[int, Profile] = {}  # by rank
         self._memories: dict[int, MemoryRead] = {}  # by rank, filled by the memory screen
 
@@ -77,10 +70,5 @@ class ChildScreens:
         if rank.number not in self._profiles:
             ranks = self._view_state.trace.merged_ranks
             index = 0 if ranks is None else ranks.index_of_lane(rank.header_lane)
-            self._profiles[rank.number] = Profile(rank.trace, partial(self._measure_regime, index))
+            self._profiles[rank.number] = Profile(rank.trace, partial(self._queries.measure_regime, index))
         return self._profiles[rank.number]
-
-    def create_source_screen(self, line: SourceLine, rank: Rank, count_lines_below: Callable[[], int]) -> SourceScreen:
-        """Create the screen of a line's source; `rank`: whose trace names it, and whose host has the file."""
-        trace_file = "" if rank.file.startswith(SAMPLE_PREFIX) else rank.file  # no host is called "sample"
-        return SourceScreen(line, trace_file, count_lines_below)

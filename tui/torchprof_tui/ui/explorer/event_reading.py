@@ -17,15 +17,6 @@ from torchprof_tui.ui.common.debounced_worker import WorkResult
 
 
 @dataclass
-class EventContextRead(WorkResult):
-    """A worker has read what is slow to read about an event, such as its args."""
-
-    event: int
-    context: EventContext
-    captured: CapturedChain | str | None = None  # see ChainRead
-
-
-@dataclass
 class ChainRead(WorkResult):
     """A worker has read the dispatch chain through an event, the summary of the kernel at its end, and its line.
 
@@ -38,29 +29,21 @@ class ChainRead(WorkResult):
     captured: CapturedChain | str | None = None
 
 
-@dataclass
-class StepRowsRead(WorkResult):
-    """A worker has compared an event over the steps; `found`: None where it is in no step."""
-
-    event: int
-    found: StepRows | None
-
-
-def read_step_rows(trace: Trace, event: int) -> StepRowsRead:
-    """Compare an event and its chain over the steps of its rank."""
+def read_step_rows(trace: Trace, event: int) -> StepRows | None:
+    """Compare an event and its chain over the steps of its rank; None where it is in no step."""
     rank = trace.rank_of_event(event)
-    return StepRowsRead(event, compare_steps(rank.trace, event - rank.first))
+    return compare_steps(rank.trace, event - rank.first)
 
 
-def read_event(trace: Trace, event: int) -> EventContextRead:
+def read_event(trace: Trace, event: int) -> tuple[EventContext, CapturedChain | str | None]:
     """Read the args of an event, its position among its siblings and the events of the same name in its rank.
 
-    The captured op of a replayed kernel is left out while the captures have not been opened: that takes seconds.
+    With the captured op of a replayed kernel, see `ChainRead`; it is left out while the captures have not been opened:
+    that takes seconds.
     """
     rank = trace.rank_of_event(event)
     context = read_event_context(rank.trace, event - rank.first)
-    captured = _find_captured(trace, event) if is_ready(rank.trace) else None
-    return EventContextRead(event, context, captured)
+    return context, _find_captured(trace, event) if is_ready(rank.trace) else None
 
 
 def read_chain(trace: Trace, chain_finder: ChainFinder, line_finder: SourceLineFinder, event: int) -> ChainRead:

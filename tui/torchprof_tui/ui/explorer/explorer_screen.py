@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -25,30 +24,24 @@ from torchprof_tui.analysis.time.gpu_time import compute_busy_by_device
 from torchprof_tui.analysis.words.dictionary import Word, find_event_word
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.specs.address import SAMPLE_PREFIX
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.compare_asked import TrialsAsked
 from torchprof_tui.ui.common.debounced_worker import WorkResult
 from torchprof_tui.ui.common.name_display import shorten
-from torchprof_tui.ui.common.painted_widget import follow_theme
 from torchprof_tui.ui.common.panel_dock import PanelPicked
-from torchprof_tui.ui.common.status_line import (
-    format_copy_message,
-)
 from torchprof_tui.ui.explorer.background_queries import search_repetitions
 from torchprof_tui.ui.explorer.child_screens import ChildScreens
 from torchprof_tui.ui.explorer.lanes_area import LanesArea, PanelSize, no_events_text, too_small_message
 from torchprof_tui.ui.explorer.panel_controller import PanelController
 from torchprof_tui.ui.explorer.panels.panel import Panel
-from torchprof_tui.ui.explorer.prompts import CASE_NOTE, PromptScreen, WhatIfController
+from torchprof_tui.ui.explorer.prompts import CASE_NOTE, WHAT_IF, WHAT_IF_FORMS, PromptScreen
 from torchprof_tui.ui.lanes.lane_gutter import LanesFolded
 from torchprof_tui.ui.lanes.mouse_gestures import EventPicked, JumpAsked, PanAsked, RangeDragged, ScrollAsked, ZoomAsked
 from torchprof_tui.ui.lanes.overview import ViewDragged
 from torchprof_tui.ui.lanes.timeline import LanesResized, PointerMoved, SeamPicked
 from torchprof_tui.ui.lanes.view_state import NO_LANES, NOTHING_TO_CLEAR, WHEEL_HINT, transfer_state
-
-if TYPE_CHECKING:
-    pass
-
+from torchprof_tui.ui.source.source_screen import SourceScreen
 
 STAGE_SECONDS = 0.2  # seconds between updates of the sign that a trace is still being loaded
 
@@ -71,7 +64,6 @@ class ExplorerScreen(PromptScreen):
     BINDINGS = keys.LANES
     KEYLESS_COMMANDS = keys.KEYLESS_COMMANDS
     CSS_PATH = "explorer_screen.tcss"
-    AUTO_FOCUS = ""
     TITLE = "explorer"
     details_open: var[bool] = var(True)
     panel_size: var[PanelSize] = var(PanelSize.NORMAL)
@@ -92,8 +84,8 @@ class ExplorerScreen(PromptScreen):
             self, self.view_state, busy, self._lanes_area.timeline, self._lanes_area.gutter
         )
         self._dock = self._panel_controller.dock
-        self._what_if = WhatIfController(self._worker, self.view_state, self._panel_controller.path_panel)
-        self._child_screens = ChildScreens(self.view_state, self._panel_controller.measure_regime)
+        self._path_panel = self._panel_controller.path_panel
+        self._child_screens = ChildScreens(self.view_state, self._panel_controller.queries)
         self._data_loss_line = summarize_losses(trace)
 
     def compose(self) -> ComposeResult:
@@ -111,17 +103,17 @@ class ExplorerScreen(PromptScreen):
 
     def on_mount(self) -> None:
         self.set_class(not self.trace.lanes, "empty")
-        follow_theme(self)
         hints = keys.LANES_HINTS if self.trace.links.gpu_events else keys.CPU_HINTS
         has_memory = any(rank.trace.memory is not None for rank in self.trace.all_ranks)
-        self._status.show_keys([*hints[:4], *keys.MEMORY_HINT, *hints[4:]] if has_memory else hints)
+        self.follow_theme([*hints[:4], *keys.MEMORY_HINT, *hints[4:]] if has_memory else hints)
         self._refresh_widgets()
         if self._first_panel:  # a mark has shown its own
             self._dock.show_panel(self._first_panel)
         self.call_after_refresh(self._panel_controller.start_checks)
         if self._get_stage is not None:
-            self._show_stage(self._get_stage)
-            self.set_interval(STAGE_SECONDS, partial(self._show_stage, self._get_stage))
+            get_stage, show_stage = self._get_stage, self._lanes_area.title.show_stage
+            show_stage(get_stage())
+            self.set_interval(STAGE_SECONDS, lambda: show_stage(get_stage()))
 
     def on_resize(self, event: events.Resize) -> None:
         width, height = event.size
@@ -164,9 +156,6 @@ class ExplorerScreen(PromptScreen):
         self.view_state.resize(size.width, size.height)
         if size.width > 1 and self.view_state.arrange_lanes():
             self._apply_layout()
-
-    def _show_stage(self, get_stage: Callable[[], str]) -> None:
-        self._lanes_area.title.show_stage(get_stage())
 
     @property
     def is_asking(self) -> bool:
@@ -253,13 +242,12 @@ class ExplorerScreen(PromptScreen):
     watch_is_quiz = watch_reserved_lines
 
     def is_panel_open(self, name: str) -> bool:
-        """Return whether a panel is the active one."""
         return self.details_open and self._dock.active_name == name
 
     def show_evidence(self, event: int, panel: str) -> None:
         """Select an event, show its step, and open a panel; -1 and "" for neither."""
         if panel == "path":
-            if not self._panel_controller.path_panel.is_on:
+            if not self._path_panel.is_on:
                 self.action_path()
         elif panel:
             self.details_open = True
@@ -289,7 +277,7 @@ class ExplorerScreen(PromptScreen):
     def action_pan(self, tenths: int) -> None:
         self._run_move(partial(self.view_state.pan, tenths), is_jump=False)
 
-    def action_scroll_page(self, direction: int) -> None:
+    def action_page(self, direction: int) -> None:
         """Scroll the part that has the keys by a page: the active panel, else the lanes."""
         if self.details_open and (self._panel_controller.active_panel.has_keys or self.panel_size is PanelSize.WHOLE):
             self.action_scroll_panel(direction)
@@ -303,7 +291,7 @@ class ExplorerScreen(PromptScreen):
     def action_fit_all(self) -> None:
         self._run_move(self.view_state.fit_all)
 
-    def action_to_end(self, later: bool) -> None:
+    def action_edge(self, later: bool) -> None:
         low, high = self.view_state.viewport.limits
         self._run_move(partial(self.view_state.pan_to, high if later else low))
 
@@ -349,7 +337,8 @@ class ExplorerScreen(PromptScreen):
         def count_lines_below() -> int:  # that the source leaves to the panels
             return 1 if self.panel_size is PanelSize.WHOLE else self._dock.size.height + 1
 
-        self.app.push_screen(self._child_screens.create_source_screen(line, rank, count_lines_below))
+        trace_file = "" if rank.file.startswith(SAMPLE_PREFIX) else rank.file  # no host is called "sample"
+        self.app.push_screen(SourceScreen(line, trace_file, count_lines_below))
 
     def action_scope(self, direction: int) -> None:
         self.details_open = True
@@ -363,8 +352,8 @@ class ExplorerScreen(PromptScreen):
         panel = self._open_panel if forward and not self.moves.has_link else None
         self._run_move(lambda: (panel.follow() if panel is not None else None) or self.moves.follow_link(forward))
 
-    def action_step(self, later: bool) -> None:
-        self._run_move(partial(self.moves.select_adjacent_step, later))
+    def action_next_step(self, distance: int) -> None:
+        self._run_move(partial(self.moves.select_adjacent_step, distance > 0))
 
     def action_fold_repeats(self) -> None:
         """Show one of the repeats; look for those within recorded steps meanwhile, for the next press."""
@@ -382,7 +371,7 @@ class ExplorerScreen(PromptScreen):
     def action_go_back(self) -> None:
         self._run_move(self.view_state.go_back, is_jump=False)
 
-    def action_clear(self) -> None:
+    def action_back(self) -> None:
         if self.panel_size is not PanelSize.NORMAL:
             self.panel_size = PanelSize.NORMAL
             self._refresh_widgets("the panels are back to their normal size")
@@ -429,9 +418,8 @@ class ExplorerScreen(PromptScreen):
     def action_mark(self) -> None:
         self._run_move(self.view_state.toggle_mark)
 
-    def action_to_found(self, later: bool) -> None:
-        distance = 1 if later else -1
-        self._ask_panel(lambda panel: panel.next_evidence(distance), partial(self.moves.select_match, later))
+    def action_match(self, distance: int) -> None:
+        self._ask_panel(lambda panel: panel.next_evidence(distance), partial(self.moves.select_match, distance > 0))
 
     def _lacks_lanes(self) -> bool:
         """Return whether the trace is without lanes, and so without panels; then show it in the status line."""
@@ -464,8 +452,8 @@ class ExplorerScreen(PromptScreen):
         """Show the critical path and its panel, or hide both."""
         if self._lacks_lanes():
             return
-        message = self._panel_controller.path_panel.toggle()
-        if self._panel_controller.path_panel.is_on:
+        message = self._path_panel.toggle()
+        if self._path_panel.is_on:
             self.details_open = True
             self._dock.show_panel("path")
         elif self._dock.active_name == "path":
@@ -476,11 +464,11 @@ class ExplorerScreen(PromptScreen):
         """Ask for changes of the step, and show the step time that they lead to in the panel of the critical path."""
         if self._lacks_lanes():
             return
-        if not self._panel_controller.path_panel.is_on:
+        if not self._path_panel.is_on:
             self.action_path()
         self.details_open = True
         self._dock.show_panel("path")
-        self.open_what_if()
+        self._open_prompt(WHAT_IF, self._clip_hint(WHAT_IF_FORMS), self._suggest_scenarios(), replace=False)
 
     def action_try_remedies(self) -> None:
         """Ask for trials of the finding under the cursor, where the cheatsheet is open; else of all findings."""
@@ -506,9 +494,8 @@ class ExplorerScreen(PromptScreen):
         if not self.details_open:
             self._refresh_widgets("no panel is open: i c l k open one")
             return
-        panel = self._dock.active_panel
-        if not panel.scroll_lines(direction * max(1, panel.size.height - 1)):
-            self._refresh_widgets(f"the {'end' if direction > 0 else 'start'} of the panel")
+        if problem := self._dock.active_panel.scroll_page(direction):
+            self._refresh_widgets(problem)
 
     def action_copy(self, everything: bool) -> None:
         if self.view_state.selected < 0 and self.view_state.mark is None:
@@ -518,8 +505,7 @@ class ExplorerScreen(PromptScreen):
             text, label = self._dock.active_panel.text(), f"all of the panel {self._dock.active_name!r}"
         else:
             text = label = self.trace.event(self.view_state.selected).name
-        self.app.copy_to_clipboard(text)
-        self._refresh_widgets(format_copy_message(label))
+        self.copy_text(text, label)
 
     # -- the mouse -----------------------------------------------------------------------------------------
 

@@ -173,7 +173,6 @@ class LanesArea:
         return layout
 
     def update_widgets(self) -> None:
-        """Pass the state to the widgets."""
         state = self._view_state
         marked = (state.mark.start, state.mark.end) if state.mark is not None else None
         matches = state.search.matches

@@ -51,7 +51,7 @@ class PanelController:
         trace = view_state.trace
         self._view_state, self._trace = view_state, trace
         self._timeline, self._gutter = timeline, gutter
-        queries = BackgroundQueries(trace, gpu_busy, screen.post_message)
+        queries = self.queries = BackgroundQueries(trace, gpu_busy, screen.post_message)
         worker = DebouncedWorker(screen)
         context = PanelContext(
             view_state,
@@ -62,7 +62,6 @@ class PanelController:
             leave_panel=self._leave_panel,
             is_shown=lambda name: self.dock.is_shown(name),
         )
-        self.measure_regime = queries.measure_regime
         self.chain_panel = ChainPanel(trace)
         self.scopes = ScopeChecks(context, self.chain_panel)
         self.details_panel = DetailsPanel(trace)

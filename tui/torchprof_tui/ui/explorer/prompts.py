@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
-
-from textual.message import Message
 
 from torchprof_tui.analysis.search.name_search import is_case_sensitive, suggest_names
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.child_screen import SEARCH_HINT, PromptedScreen
 from torchprof_tui.ui.common.compare_asked import CompareAsked, TraceAsked
-from torchprof_tui.ui.common.comparison_prompt import GO_TO, GO_TO_HINT, ComparisonPrompt, is_trace_name
+from torchprof_tui.ui.common.comparison_prompt import GO_TO, GO_TO_HINT, is_trace_name
 from torchprof_tui.ui.common.comparison_request import (
     COMPARE,
     ComparisonRequest,
     list_own_choices,
 )
-from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
-from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.keys import list_named_commands
 from torchprof_tui.ui.common.name_display import shorten, truncate
-from torchprof_tui.ui.common.status_line import Choice, Prompt, PromptChanged, PromptClosed, PromptSubmitted, StatusLine
+from torchprof_tui.ui.common.status_line import Choice, PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.explorer import slice_export
 from torchprof_tui.ui.explorer.path.path_panel import PathPanel
 from torchprof_tui.ui.lanes.selection_moves import SelectionMoves
 from torchprof_tui.ui.lanes.view_state import ViewState
 
 if TYPE_CHECKING:
-    from torchprof_tui.ui.explorer.path.shown_forecast import WhatIfRead
+    from torchprof_tui.ui.explorer.path.shown_forecast import ShownForecast, WhatIfRead
 
 
 WHAT_IF_FORMS = (
@@ -41,99 +37,29 @@ KERNEL_PREFIX = "kernel: "
 NO_STEP = "what-if predicts a step: there is no step on screen"
 
 
-class WhatIfController:
-    """Own the scenarios of a screen: `text`, as typed. They are for the step that the path is of, on all ranks."""
-
-    text = ""
-
-    def __init__(self, worker: DebouncedWorker, view_state: ViewState, panel: PathPanel) -> None:
-        self._worker, self._view_state, self._panel = worker, view_state, panel
-        self._reader: Any = None
-
-    def suggest(self) -> str:
-        """Suggest what to type: the scenarios so far, and one for the kind under the cursor or the selected event."""
-        scenario = self._suggest_scenario()
-        if not self.text:
-            return scenario
-        return f"{self.text}; {scenario}" if scenario and scenario not in self.text else self.text
-
-    def _suggest_scenario(self) -> str:
-        shown, state = self._panel.shown, self._view_state
-        if state.selected >= 0:
-            event = state.trace.event(state.selected)
-            if event.kind in (*GPU_WORK, Kind.OP, Kind.ANNOTATION):
-                return f"event={state.selected}*0.5"
-        if shown is not None and self._panel.kind >= 0:
-            label = shown.path.shares[self._panel.kind].label
-            if label.startswith(KERNEL_PREFIX):
-                return f"class={label.removeprefix(KERNEL_PREFIX)}*0.5"
-            remedies = {"input": "dataloader=0", "copy": "copies=0", "collective": "collectives=0"}
-            return remedies.get(label, "launch=graph")
-        return "class=gemm*0.5"
-
-    def ask(self, text: str, is_final: bool) -> None:
-        """Request the forecast of what is typed, for the step that the path is of, else for the one at the cursor.
-
-        `is_final`: it was submitted, and will be shown.
-        """
-        state, shown = self._view_state, self._panel.shown
-        time = state.cursor_time() if shown is None else (shown.path.window.start + shown.path.window.cpu_end) // 2
-        steps = state.current_steps() if state.current_trace().steps else []
-        inside = (step.number for step in steps if step.start <= time < step.start + step.duration)
-        step = next(inside, None)
-        self._worker.submit("what-if", partial(self._read, step, text, is_final))
-
-    def _read(self, step: int | None, text: str, is_final: bool) -> WhatIfRead:
-        if self._reader is None:
-            module = importlib.import_module("torchprof_tui.ui.explorer.path.shown_forecast")
-            self._reader = module.ForecastReader(self._view_state.trace)
-        read: WhatIfRead = self._reader.read(step, text, is_final)
-        return read
-
-    def show(self, read: WhatIfRead) -> None:
-        """Show a forecast in the panel."""
-        self.text = read.text.strip()
-        self._panel.show_forecast(read.forecast)
-
-    def clear(self) -> None:
-        """Forget all scenarios."""
-        self.text = ""
-        self._panel.show_forecast(None)
-
-
 CASE_NOTE = "case-sensitive: it has a capital"  # said of a search text with a capital, which finds that capital only
 MAX_RANGE_LABEL = 24  # cells for the name of the event that a slice is of: kernels' names fill a screen
 
 SEARCH, SLICE, WHAT_IF = "search", "write slice to", "what if"
 
 
-@dataclass
-class SliceWritten(Message):
-    """A slice of the trace was written, or failed to be: `line` reports which."""
-
-    line: str
-    failed: bool
-
-
-class PromptScreen(GuardedScreen[None]):
+class PromptScreen(PromptedScreen):
     """The prompt of a screen with lanes, and what is done with what is typed. The subclass shows `_prompt`."""
 
     def __init__(self, trace: Trace) -> None:
-        super().__init__()
+        super().__init__("status")
         self.trace = trace
         self.view_state = ViewState(trace)
         self.moves = SelectionMoves(self.view_state)
-        self._status = StatusLine(id="status")
-        self._prompt = Prompt(id="prompt")
-        self._worker = DebouncedWorker(self)
-        self._comparison = ComparisonPrompt(self, self._prompt, self.compare)
-        self._what_if: WhatIfController
+        self._path_panel: PathPanel
+        self._scenarios = ""  # as typed, for the step that the path is of, on all ranks
+        self._forecasts: Any = None  # reads them
 
     def _refresh_widgets(self, message: str = "") -> None:
         raise NotImplementedError
 
     def action_search(self) -> None:
-        self._open_prompt(SEARCH, "text, or /regular expression/ · ↑ earlier", self.view_state.search.query)
+        self._open_prompt(SEARCH, SEARCH_HINT, self.view_state.search.query)
 
     def action_go_to(self) -> None:
         self._open_prompt(GO_TO, GO_TO_HINT, choices=self.list_places(), replace=False)
@@ -148,9 +74,6 @@ class PromptScreen(GuardedScreen[None]):
     def action_compare(self) -> None:
         if not self._lacks_events():
             self._comparison.open(partial(self._open_prompt, COMPARE), self.list_comparisons())
-
-    def open_what_if(self) -> None:
-        self._open_prompt(WHAT_IF, self._clip_hint(WHAT_IF_FORMS), self._what_if.suggest(), replace=False)
 
     def list_places(self) -> list[Choice]:
         """List what `:` takes by name: panels, screens, commands, ranks and steps."""
@@ -175,7 +98,7 @@ class PromptScreen(GuardedScreen[None]):
             self._comparison.show_hint(message.text)
         elif message.purpose == WHAT_IF:
             if message.text.strip():
-                self._what_if.ask(message.text, is_final=False)
+                self._ask_forecast(message.text, is_final=False)
             else:
                 self._prompt.show_hint(self._clip_hint(WHAT_IF_FORMS))
 
@@ -186,9 +109,9 @@ class PromptScreen(GuardedScreen[None]):
             self._comparison.submit(message.text)
         elif message.purpose == WHAT_IF:
             if message.text.strip():
-                self._what_if.ask(message.text, is_final=True)
+                self._ask_forecast(message.text, is_final=True)
             else:
-                self._what_if.clear()
+                self._show_forecast("", None)
                 self._close_prompt("no scenario: the step as recorded")
         elif message.purpose == GO_TO:
             if problem := self._go_to(message.text):
@@ -231,25 +154,60 @@ class PromptScreen(GuardedScreen[None]):
     def on_what_if_read(self, message: WhatIfRead) -> None:
         """Show a forecast beside what is typed; of a submitted text in the panel, if it can be made."""
         if message.is_final and message.forecast is not None:
-            self._what_if.show(message)
+            self._show_forecast(message.text.strip(), message.forecast)
             self._close_prompt(f"what if: {message.forecast.describe()}")
         elif self._prompt.is_open:
             said = message.problem if message.forecast is None else message.forecast.describe()
             self._prompt.show_hint(self._clip_hint(said))
 
+    def _show_forecast(self, scenarios: str, forecast: ShownForecast | None) -> None:
+        self._scenarios = scenarios
+        self._path_panel.show_forecast(forecast)
+
+    def _suggest_scenarios(self) -> str:
+        """Suggest what to type: the scenarios so far, and one for the kind under the cursor or the selected event."""
+        scenario = self._suggest_scenario()
+        if not self._scenarios:
+            return scenario
+        return f"{self._scenarios}; {scenario}" if scenario and scenario not in self._scenarios else self._scenarios
+
+    def _suggest_scenario(self) -> str:
+        shown, selected = self._path_panel.shown, self.view_state.selected
+        if selected >= 0 and self.trace.event(selected).kind in (*GPU_WORK, Kind.OP, Kind.ANNOTATION):
+            return f"event={selected}*0.5"
+        if shown is not None and self._path_panel.kind >= 0:
+            label = shown.path.shares[self._path_panel.kind].label
+            if label.startswith(KERNEL_PREFIX):
+                return f"class={label.removeprefix(KERNEL_PREFIX)}*0.5"
+            remedies = {"input": "dataloader=0", "copy": "copies=0", "collective": "collectives=0"}
+            return remedies.get(label, "launch=graph")
+        return "class=gemm*0.5"
+
+    def _ask_forecast(self, text: str, is_final: bool) -> None:
+        """Request the forecast of what is typed, for the step that the path is of, else for the one at the cursor.
+
+        `is_final`: it was submitted, and will be shown.
+        """
+        state, shown = self.view_state, self._path_panel.shown
+        time = state.cursor_time() if shown is None else (shown.path.window.start + shown.path.window.cpu_end) // 2
+        steps = state.current_steps() if state.current_trace().steps else []
+        inside = (step.number for step in steps if step.start <= time < step.start + step.duration)
+        step = next(inside, None)
+        self._worker.submit("what-if", partial(self._read_forecast, step, text, is_final))
+
+    def _read_forecast(self, step: int | None, text: str, is_final: bool) -> WhatIfRead:
+        if self._forecasts is None:
+            module = importlib.import_module("torchprof_tui.ui.explorer.path.shown_forecast")
+            self._forecasts = module.ForecastReader(self.trace)
+        read: WhatIfRead = self._forecasts.read(step, text, is_final)
+        return read
+
     def _clip_hint(self, text: str) -> str:
         """Clip a hint to half the screen: the other half is for what is typed."""
         return truncate(text, self.size.width // 2)
 
-    def _open_prompt(
-        self, purpose: str, hint: str, text: str = "", choices: Sequence[Choice] = (), replace: bool = True
-    ) -> None:
-        self.add_class("asking")
-        self._prompt.open(purpose, hint, text, replace, choices)
-
     def _close_prompt(self, message: str = "") -> None:
-        self.remove_class("asking")
-        self._prompt.close()
+        super()._close_prompt()
         self._refresh_widgets(message)
 
     def _preview_search(self, text: str) -> None:
@@ -280,7 +238,8 @@ class PromptScreen(GuardedScreen[None]):
         t0, t1, _ = self.view_state.active_range()
         trace = self.view_state.current_trace()
         self._close_prompt(f"writing {name} …")
-        self._worker.submit("slice", lambda: SliceWritten(*slice_export.export_slice(trace, t0, t1, name)))
+        self._worker.answer("slice", partial(slice_export.export_slice, trace, t0, t1, name), self._show_written)
 
-    def on_slice_written(self, message: SliceWritten) -> None:
-        self._status.show_message(message.line, is_warning=message.failed)
+    def _show_written(self, outcome: tuple[str, bool]) -> None:
+        line, has_failed = outcome
+        self._status.show_message(line, is_warning=has_failed)

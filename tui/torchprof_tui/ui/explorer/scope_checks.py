@@ -122,7 +122,7 @@ class ScopeChecks:
     def _find_scope(self) -> Scope:
         if self._held is not None:
             return self._held
-        whole = self._context.queries.whole_trace_scope(self._rank_index)
+        whole = self._context.queries.get_checker(self._rank_index).default_scope
         if self.mode is ScopeMode.TRACE:
             return whole
         state, chain = self._view_state, self._chain_panel.chain

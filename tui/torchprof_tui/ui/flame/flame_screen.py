@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 from textual.app import ComposeResult
-from textual.message import Message
 
 from torchprof_tui.analysis.flame.flame_tree import (
     FlameTree,
@@ -29,7 +28,14 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common import keys
-from torchprof_tui.ui.common.child_screen import MAX_VIEWS, SEARCH_HINT, SearchScreen, cycle, write_new_file
+from torchprof_tui.ui.common.child_screen import (
+    MAX_VIEWS,
+    SEARCH_HINT,
+    SearchScreen,
+    cycle,
+    find_adjacent,
+    write_new_file,
+)
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
@@ -49,23 +55,15 @@ class FlameQuery(NamedTuple):
     scope: int
 
 
-class FlameMade(Message):
-    """A trace was folded, or `problem` says why not. `labels`: of GPU work, by index of its name."""
-
-    def __init__(self, query: FlameQuery, tree: FlameTree | None, labels: dict[int, str], problem: str = "") -> None:
-        super().__init__()
-        self.query, self.tree, self.labels, self.problem = query, tree, labels, problem
-
-
-def fold_scope(trace: Trace, query: FlameQuery, scope: TableScope) -> FlameMade:
-    """Fold the events of a scope, and label the GPU work among them as the other screens do."""
+def fold_scope(trace: Trace, query: FlameQuery, scope: TableScope) -> tuple[FlameTree | None, dict[int, str], str]:
+    """Fold the events of a scope; label the GPU work among them, by its name, as the other screens do; or why not."""
     try:
         tree = fold_trace(trace, query.fold_by, query.time, scope.select_events())
     except NoFramesError as error:
-        return FlameMade(query, None, {}, str(error))
+        return None, {}, str(error)
     work = np.unique(tree.name[np.isin(tree.kind, [int(kind) for kind in GPU_WORK])]).tolist()
     labels = label_kernels([tree.names[index] for index in work])
-    return FlameMade(query, tree, dict(zip(work, map(clean, labels), strict=True)))
+    return tree, dict(zip(work, map(clean, labels), strict=True)), ""
 
 
 @record
@@ -125,27 +123,28 @@ class FlameScreen(SearchScreen):
         self._status.show_message("adding up …")
         self._tabs.show_active(TABS[self._query.fold_by])
         scope = self._scopes[self._query.scope]
-        self._worker.submit("flame", partial(fold_scope, self.trace, self._query, scope))
+        work = partial(fold_scope, self.trace, self._query, scope)
+        self._worker.answer("flame", work, partial(self._show_tree, self._query))
 
-    def on_flame_made(self, message: FlameMade) -> None:
-        if message.query != self._query:
+    def _show_tree(self, query: FlameQuery, made: tuple[FlameTree | None, dict[int, str], str]) -> None:
+        if query != self._query:
             return
+        tree, labels, problem = made
         self._status.show_message("")
-        self.icicle.set_tree(message.tree, message.labels, self._explain_empty(message))
+        self.icicle.set_tree(tree, labels, self._explain_empty(tree, problem))
         view, self._view_to_restore = self._view_to_restore, None
-        if view is not None and message.tree is not None:
+        if view is not None and tree is not None:
             self._restore(view)
         self._show_summary()
         self._show_frame()
 
-    def _explain_empty(self, message: FlameMade) -> str:
+    def _explain_empty(self, tree: FlameTree | None, problem: str) -> str:
         """Say why there is nothing to see, and which key shows something."""
-        time = message.query.time
-        if message.problem:
-            return f"{message.problem}. {OTHER_FRAMES[message.query.fold_by]}q: back to the lanes."
-        if message.tree is not None and not message.tree.total:
+        if problem:
+            return f"{problem}. {OTHER_FRAMES[self._query.fold_by]}q: back to the lanes."
+        if tree is not None and not tree.total:
             scope = self._scopes[self._query.scope].label
-            return f"no {TIME_NAMES[time]} in this scope ({scope}). v: another scope; g: the other time."
+            return f"no {TIME_NAMES[self._query.time]} in this scope ({scope}). v: another scope; g: the other time."
         return ""
 
     def _show_summary(self) -> None:
@@ -244,13 +243,15 @@ class FlameScreen(SearchScreen):
             rest = "enter zooms into these frames" if found[1].merged else "this frame has no frames below it"
             self._finish_move(self.icicle.move_down(), rest)
 
-    def action_beside(self, distance: int) -> None:
+    def action_step(self, distance: int) -> None:
         if self._find_box() is not None:
             end = "first" if distance < 0 else "last"
             self._finish_move(self.icicle.move_beside(distance), f"the {end} frame of this row")
 
+    action_pan = action_step
+
     def action_edge(self, last: bool) -> None:
-        self.action_beside(1 << 30 if last else -(1 << 30))
+        self.action_step(1 << 30 if last else -(1 << 30))
 
     def action_page(self, direction: int) -> None:
         if self._find_box() is None:
@@ -294,7 +295,7 @@ class FlameScreen(SearchScreen):
         else:
             self._change_zoom(Zoom(int(tree.parent[zoom.node])), box.node)
 
-    def action_zoom_out(self) -> None:
+    def action_fit_all(self) -> None:
         if (found := self._find_box()) is not None:
             if self.icicle.zoom == Zoom():
                 self._status.show_message("all frames are shown already")
@@ -321,7 +322,7 @@ class FlameScreen(SearchScreen):
             self.search("")
             self._status.show_message("")
         elif self.icicle.has_frames and self.icicle.zoom != Zoom():
-            self.action_zoom_out()
+            self.action_fit_all()
         else:
             self.dismiss(None)
 
@@ -330,7 +331,7 @@ class FlameScreen(SearchScreen):
         self._query = query
         self._request_tree()
 
-    def action_frames(self, direction: int) -> None:
+    def action_next_panel(self, direction: int) -> None:
         self._change_query(self._query._replace(fold_by=cycle(list(FoldBy), self._query.fold_by, direction)))
 
     def on_panel_picked(self, message: PanelPicked) -> None:
@@ -376,7 +377,7 @@ class FlameScreen(SearchScreen):
         if matches is None:
             self._status.show_message("no search yet: / starts one")
             return
-        place = matches.find_next(found[1].node, distance)
+        place = find_adjacent(matches.nodes, found[1].node, distance)
         if place >= 0:
             self._show_match(int(matches.nodes[place]))
         self._status.show_message(self._describe_matches(), is_warning=place < 0)
@@ -393,7 +394,7 @@ class FlameScreen(SearchScreen):
         matches, box = self.icicle.matches, self.icicle.box
         if matches is not None and box is not None:
             if len(matches.nodes) and (box.merged or not matches.mask[box.node]):
-                self._show_match(int(matches.nodes[matches.find_next(box.node, 1)]))
+                self._show_match(int(matches.nodes[find_adjacent(matches.nodes, box.node, 1)]))
             self._status.show_message(self._describe_matches(), is_warning=not len(matches.nodes))
 
     def submit(self, text: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
 from torchprof_tui.analysis.flame.flame_tree import FlameTree
@@ -20,14 +18,6 @@ class FrameMatches:
     mask: Bool
     nodes: I64
     total_ns: int
-
-    def find_next(self, node: int, distance: int) -> int:
-        """Find the next (1) or previous (-1) match from a node, cyclically: its place in `nodes`, -1 for none."""
-        if not len(self.nodes):
-            return -1
-        side: Literal["left", "right"] = "right" if distance > 0 else "left"
-        place = int(self.nodes.searchsorted(node, side=side)) + (0 if distance > 0 else -1)
-        return place % len(self.nodes)
 
     def has_match(self, first: int, end: int) -> bool:
         """Return whether one of the nodes `first` to `end - 1` matches."""

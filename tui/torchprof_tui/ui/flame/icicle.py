@@ -18,7 +18,14 @@ from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.ui.common.event_styles import CellForm, Emphasis, style_index
 from torchprof_tui.ui.common.name_display import DisplayNames, truncate
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.painted_widget import Lines, PaintedWidget, TextRun, build_strip, wrap_text
+from torchprof_tui.ui.common.painted_widget import (
+    Lines,
+    PaintedWidget,
+    TextRun,
+    build_strip,
+    scroll_to_cursor,
+    wrap_text,
+)
 from torchprof_tui.ui.flame.frame_search import FrameMatches
 from torchprof_tui.ui.flame.icicle_layout import Box, IcicleLayout, Zoom, lay_out
 
@@ -97,13 +104,8 @@ class Icicle(PaintedWidget):
 
     @property
     def box(self) -> Box | None:
-        """The box of the cursor."""
         rows = self._boxes.rows
         return rows[self._depth][self._index] if self.has_frames and rows else None
-
-    @property
-    def page_size(self) -> int:
-        return max(self.size.height - 1, 1)
 
     def label(self, node: int) -> tuple[str, str]:
         """Return (the full name, the short name) of a node, both cleaned."""
@@ -124,12 +126,7 @@ class Icicle(PaintedWidget):
         self.repaint()
 
     def _scroll_to_cursor(self) -> None:
-        height = max(self.size.height, 1)
-        if self._depth < self._top:
-            self._top = self._depth
-        elif self._depth >= self._top + height:
-            self._top = self._depth - height + 1
-        self._top = max(min(self._top, len(self._boxes.rows) - height), 0)
+        self._top = scroll_to_cursor(self._top, self._depth, max(self.size.height, 1), len(self._boxes.rows))
 
     def on_resize(self) -> None:
         self._update_layout()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from torchprof_tui.trace.model.lanes import MARKS, SPANS, Role
-from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query import navigation
 from torchprof_tui.ui.lanes.screen_lines import LaneArrangement, LaneLines, rank_rows
@@ -67,11 +66,10 @@ class LaneViewState:
 
     def reveal_lane(self, lane: int) -> None:
         """Show a lane whose events must be drawable: unhide it (unfolded) and its rank."""
-        arrangement = self.arrangement
-        if lane in arrangement.hidden:
-            arrangement = arrangement.reveal_lane(lane)
+        hidden, folded = self.arrangement.hidden, self.arrangement.folded
         header_lane = self._trace.rank_of_lane(lane).header_lane
-        self.apply_arrangement(replace(arrangement, hidden=arrangement.hidden - {header_lane}))
+        folded = folded - {lane} if lane in hidden else folded
+        self.apply_arrangement(replace(self.arrangement, hidden=hidden - {lane, header_lane}, folded=folded))
 
     def pin_streams(self, first: int, last: int) -> LaneArrangement:
         """Return an arrangement with the busiest streams among lanes first:last pinned, where the lanes scroll.
@@ -91,11 +89,6 @@ class LaneViewState:
                 chosen.append(lane)
                 room -= rows
         return replace(arrangement, pinned=(*arrangement.pinned, *sorted(chosen)))
-
-    def unpin_rank(self, rank: Rank) -> LaneArrangement:
-        """Return an arrangement in which no lane of this rank is pinned, for a rank that was folded."""
-        lanes = range(rank.first_lane, rank.last_lane)
-        return replace(self.arrangement, pinned=tuple(k for k in self.arrangement.pinned if k not in lanes))
 
     def unfold_ranks(self) -> LaneArrangement:
         """Return an arrangement with as many ranks unfolded as fit on the screen.

@@ -58,18 +58,21 @@ class RangeDragged(Message):
         return isinstance(message, RangeDragged) and not message.done
 
 
-@dataclass
-class JumpAsked(Message):
-    """A click on the overview, or a drag of its visible part: centre the viewport on this time.
+class DragMessage(Message):
+    """A message that replaces the one that the same drag posted before it; `is_continued`: there is one."""
 
-    `is_continued`: the drag has posted this message before.
-    """
+    is_continued: bool
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, type(self)) and message.is_continued
+
+
+@dataclass
+class JumpAsked(DragMessage):
+    """A click on the overview, or a drag of its visible part: centre the viewport on this time."""
 
     at: float
     is_continued: bool = False
-
-    def can_replace(self, message: Message) -> bool:
-        return isinstance(message, JumpAsked) and message.is_continued
 
 
 MIN_DRAG_CELLS = 2  # a press that moves by fewer cells is a click, not a drag
@@ -89,10 +92,10 @@ class Drag:
     is_moved: bool = False  # far enough not to be a click
 
     @classmethod
-    def begin(cls, event: events.MouseDown, column: int, can_pan: bool = True) -> Drag:
+    def begin(cls, event: events.MouseDown, column: int) -> Drag:
         """Start a drag: it pans with shift, ctrl, alt or the middle button, else it marks a range."""
         with_key = event.shift or event.ctrl or event.meta or event.button == MIDDLE_BUTTON
-        return cls(column, column, pans=can_pan and with_key)
+        return cls(column, column, pans=with_key)
 
     def move_to(self, column: int, viewport: Viewport, done: bool = False) -> Message | None:
         """Move to a column; return what to post: the range so far, or by how much to pan. None for a click."""

@@ -11,7 +11,6 @@ import numpy as np
 from rich.style import Style
 from textual import events
 from textual.geometry import Size
-from textual.message import Message
 from textual.strip import Strip
 
 from torchprof_tui.analysis.time.gpu_time import compute_busy_fraction
@@ -24,7 +23,7 @@ from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import TextRun, build_strip
 from torchprof_tui.ui.common.picture_widget import PictureWidget, color_of
 from torchprof_tui.ui.lanes.bar_painter import draw_level_graph
-from torchprof_tui.ui.lanes.mouse_gestures import MIN_DRAG_CELLS, JumpAsked, TimeWheel
+from torchprof_tui.ui.lanes.mouse_gestures import MIN_DRAG_CELLS, DragMessage, JumpAsked, TimeWheel
 from torchprof_tui.ui.lanes.step_labels import abbreviate_serving
 
 if TYPE_CHECKING:
@@ -32,15 +31,12 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class ViewDragged(Message):
-    """A range of the overview was dragged over: show it. `is_continued`: the drag has posted this message before."""
+class ViewDragged(DragMessage):
+    """A range of the overview was dragged over: show it."""
 
     start: float
     end: float
     is_continued: bool = False
-
-    def can_replace(self, message: Message) -> bool:
-        return isinstance(message, ViewDragged) and message.is_continued
 
 
 def _draw_busy(busy_intervals: list[Intervals], whole: Viewport, color: str, canvas: Canvas) -> str:

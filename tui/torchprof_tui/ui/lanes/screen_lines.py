@@ -54,17 +54,9 @@ class LaneArrangement:
         return replace(self, folded=self.folded - chosen if chosen <= self.folded else self.folded | chosen)
 
     def toggle_pin(self, lane: int) -> LaneArrangement:
-        """Pin the lane, or unpin it."""
         if lane in self.pinned:
             return replace(self, pinned=tuple(other for other in self.pinned if other != lane))
         return replace(self, pinned=(*self.pinned, lane))
-
-    def hide_lane(self, lane: int) -> LaneArrangement:
-        return replace(self, hidden=self.hidden | {lane})
-
-    def reveal_lane(self, lane: int) -> LaneArrangement:
-        """Return an arrangement in which the lane is neither hidden nor folded."""
-        return replace(self, hidden=self.hidden - {lane}, folded=self.folded - {lane})
 
 
 MAX_PINNED_SHARE = 0.5  # pinned lanes take at most this share of the height, so that the others can still be reached
@@ -79,11 +71,6 @@ class _LineBlock(NamedTuple):
     lane: int
     lines: int = 1
     rank_folded: bool = False
-
-    def make_line(self, row: int) -> ScreenLine:
-        return ScreenLine(
-            self.content, self.lane, row, row == 0 and self.content is not LineContent.HEADING, self.rank_folded
-        )
 
 
 class LazyLines(Sequence[ScreenLine]):
@@ -106,7 +93,9 @@ class LazyLines(Sequence[ScreenLine]):
         index = range(len(self))[index]
         block_index = bisect_right(self._ends, index)
         block = self._blocks[block_index]
-        return block.make_line(index - self._ends[block_index] + block.lines)
+        row = index - self._ends[block_index] + block.lines
+        is_first = row == 0 and block.content is not LineContent.HEADING
+        return ScreenLine(block.content, block.lane, row, is_first, block.rank_folded)
 
     def iterate_blocks(self) -> Iterator[tuple[_LineBlock, int]]:
         """Yield each block and the index of its first line."""
@@ -172,7 +161,6 @@ class LaneLines:
         return cls(pinned, body, line_by_lane)
 
     def pinned_lanes(self) -> list[int]:
-        """Return the pinned lanes, top to bottom."""
         return [block.lane for block, _ in self.pinned.iterate_blocks()]
 
     def lanes(self) -> list[int]:

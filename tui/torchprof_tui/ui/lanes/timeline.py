@@ -25,6 +25,7 @@ from torchprof_tui.trace.query.cells import Cells
 from torchprof_tui.trace.query.viewport import Viewport, compute_highest_values
 from torchprof_tui.ui.common.event_styles import BLANK, GRID, CellForm, style_index
 from torchprof_tui.ui.common.name_display import DisplayNames, truncate
+from torchprof_tui.ui.common.painted_widget import LatestMessage
 from torchprof_tui.ui.lanes.bar_painter import (
     BarTexts,
     Decoration,
@@ -61,24 +62,18 @@ class SeamPicked(Message):
 
 
 @dataclass
-class PointerMoved(Message):
+class PointerMoved(LatestMessage):
     """The mouse moved over the lanes (to time `at`) or left them (None)."""
 
     at: float | None
 
-    def can_replace(self, message: Message) -> bool:
-        return isinstance(message, PointerMoved)
-
 
 @dataclass
-class LanesResized(Message):
+class LanesResized(LatestMessage):
     """The lanes area was resized; the size is in cells."""
 
     width: int
     height: int
-
-    def can_replace(self, message: Message) -> bool:
-        return isinstance(message, LanesResized)
 
 
 MAX_CACHED_LABELS = 20_000

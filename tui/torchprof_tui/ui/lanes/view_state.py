@@ -102,11 +102,6 @@ class RangeMark:
     live: bool = False
 
     @classmethod
-    def begin_at(cls, anchor: tuple[int, int]) -> RangeMark:
-        """Start a live range at (start, end)."""
-        return cls(*anchor, anchor, live=True)
-
-    @classmethod
     def from_range(cls, start: int, end: int, limits: tuple[int, int]) -> RangeMark | None:
         """Return a frozen range of at least 1 ns, clipped to the limits; None where it lies outside of them."""
         low, high = limits
@@ -119,10 +114,6 @@ class RangeMark:
             return self
         first, last = self.anchor
         return replace(self, start=min(first, start), end=max(last, end))
-
-    def freeze(self) -> RangeMark:
-        """Return the same range, no longer live."""
-        return replace(self, live=False)
 
 
 class GotoTarget(NamedTuple):
@@ -414,11 +405,12 @@ class ViewState:
         Returns why it is not frozen, else "".
         """
         if self.mark is None or not self.mark.live:
-            self.mark = RangeMark.begin_at(self._cursor_range())
+            anchor = self._cursor_range()
+            self.mark = RangeMark(*anchor, anchor, live=True)
         elif self.mark.end - self.mark.start <= 1:
             return "the range is empty: move first (a d, ← →), then m sets its end"
         else:
-            self.mark = self.mark.freeze()
+            self.mark = replace(self.mark, live=False)
         return ""
 
     def mark_range(self, start: int, end: int) -> None:
@@ -460,7 +452,6 @@ class ViewState:
         return self.trace.rank_of_lane(self.lane) if self.lane >= 0 else self.trace.all_ranks[0]
 
     def current_trace(self) -> Trace:
-        """Return the trace of the current rank."""
         return self.current_rank().trace
 
     def current_steps(self) -> list[Step]:
@@ -484,10 +475,11 @@ class ViewState:
         ranks = [self.trace.rank_of_lane(lane) for lane in lanes if self.trace.lanes[lane].role is Role.RANK]
         if len(ranks) != 1:
             return ""
-        if ranks[0].header_lane in self.lane_view.arrangement.folded:
-            self._apply_arrangement(self.lane_view.unpin_rank(ranks[0]))
-            return ""
         pinned = self.lane_view.arrangement.pinned
+        if ranks[0].header_lane in self.lane_view.arrangement.folded:
+            others = tuple(k for k in pinned if not ranks[0].first_lane <= k < ranks[0].last_lane)
+            self._apply_arrangement(replace(self.lane_view.arrangement, pinned=others))
+            return ""
         self._apply_arrangement(self.lane_view.pin_streams(ranks[0].first_lane, ranks[0].last_lane))
         added = [self._lane_label(lane) for lane in self.lane_view.arrangement.pinned if lane not in pinned]
         return f"pinned on top: {', '.join(added)}; p unpins" if added else ""
@@ -518,7 +510,7 @@ class ViewState:
         if self.selected >= 0 and int(self.trace.lane[self.selected]) == lane:
             self.selected = -1
         self.lane = order[index + 1] if index + 1 < len(order) else order[index - 1]
-        self._apply_arrangement(self.lane_view.arrangement.hide_lane(lane))
+        self._apply_arrangement(replace(self.lane_view.arrangement, hidden=self.lane_view.arrangement.hidden | {lane}))
         return f"hidden: {self._lane_label(lane)} · :unhide shows it again"
 
     def _lane_label(self, lane: int) -> str:

@@ -92,7 +92,7 @@ class CurveScreen(ChildScreen, Generic[Device]):
         view = Viewport.whole(self.viewport.limits, self.viewport.width, margin=0)
         self._show_view(view, self.time, self.WHOLE, is_jump=True)
 
-    def action_to_end(self, later: bool) -> None:
+    def action_edge(self, later: bool) -> None:
         low, high = self.viewport.limits
         self._jump_to(high - 1 if later else low, f"the {'end' if later else 'start'}")
 

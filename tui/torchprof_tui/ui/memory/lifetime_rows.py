@@ -32,11 +32,6 @@ class LifetimeRows:
         self._trace, self._shown = trace, shown
         self._names = DisplayNames(trace.names)
 
-    def op_name(self, lifetime: int, width: int) -> str:
-        """Return the name of the op that made an allocation, in at most `width` cells."""
-        op = int(self._shown.history.op[lifetime])
-        return self._names.fit_name(int(self._trace.name[op]), width) if op >= 0 else truncate("(no op)", width)
-
     def format_text(self, lifetime: int, width: int) -> str:
         """Format the text of a row: size, category, op, and where there is room, since and until."""
         device = self._shown.history
@@ -49,8 +44,9 @@ class LifetimeRows:
                 f" {format_moment(since, 'before').rjust(TIME_CELLS)} {format_moment(until, 'end').rjust(TIME_CELLS)}"
             )
         available = width - SIZE_CELLS - CATEGORY_CELLS - 2 - len(times)
-        op = self.op_name(lifetime, max(available, 1))
-        return f"{size} {category} {op}{' ' * (available - cell_len(op))}{times}"
+        op, cells = int(device.op[lifetime]), max(available, 1)
+        name = self._names.fit_name(int(self._trace.name[op]), cells) if op >= 0 else truncate("(no op)", cells)
+        return f"{size} {category} {name}{' ' * (available - cell_len(name))}{times}"
 
     def build(
         self, lifetime: int, width: int, selected: bool, view: Viewport, gutter_width: int, palette: Palette

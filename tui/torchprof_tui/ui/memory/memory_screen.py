@@ -315,7 +315,7 @@ class MemoryScreen(CurveScreen[ShownDevice]):
     def show_row(self) -> None:
         self.request_state()
 
-    def action_scroll(self, direction: int) -> None:
+    def action_scroll_panel(self, direction: int) -> None:
         if self._get_device() is None:
             return
         before = self.groups.cursor
@@ -348,6 +348,8 @@ class MemoryScreen(CurveScreen[ShownDevice]):
     def action_group(self, direction: int) -> None:
         self._show_grouping(cycle(list(GroupBy), self.by, direction))
 
+    action_next_panel = action_group
+
     def on_panel_picked(self, message: PanelPicked) -> None:
         self._show_grouping(GroupBy(message.panel))
 
@@ -366,7 +368,7 @@ class MemoryScreen(CurveScreen[ShownDevice]):
             self._status.show_message(f"listed: allocations {which}")
             self.refresh_view()
 
-    def action_device(self, distance: int) -> None:
+    def action_next_step(self, distance: int) -> None:
         if self._get_device() is None:
             return
         if len(self._devices) == 1:

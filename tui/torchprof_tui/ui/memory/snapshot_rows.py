@@ -25,9 +25,8 @@ from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import clean
-from torchprof_tui.ui.common.number_format import format_share, format_value
+from torchprof_tui.ui.memory.memory_text import NOT_SEEN, format_bytes, format_part
 
-NOT_SEEN = "–"
 MAX_ROWS = 5_000  # rows of a list; what is smaller is summed in the last one
 MAP_CELLS = 24  # cells of the map of a segment
 _MAP_MARKS = "·░▒▓█"  # how much of a cell of the map is in use, from nothing to all
@@ -137,7 +136,12 @@ def _list_groups(device: DeviceSnapshot, state: SnapshotState | None, by: Snapsh
     total = device.totals.requested if state is None else state.requested
     rows = []
     for group in groups[:MAX_ROWS]:
-        numbers = (_size(group.bytes), _share(group.bytes, total), f"{group.count:,}", _size(group.largest))
+        numbers = (
+            format_bytes(group.bytes),
+            format_part(group.bytes, total),
+            f"{group.count:,}",
+            format_bytes(group.largest),
+        )
         rows.append(_build_row(numbers, group.label.replace("\n", " < ")))
     return [*rows, *_list_rest(total, sum(group.bytes for group in groups[:MAX_ROWS]), state, 4)]
 
@@ -164,8 +168,8 @@ def _list_allocations(device: DeviceSnapshot, state: SnapshotState | None) -> li
 def _build_allocation(size: int, total: int, since: str, frames: object) -> SnapshotRow:
     found = frames if isinstance(frames, list) else ()
     stack = clean(format_stack(found).replace("\n", " < "))
-    cells = (_size(size), _share(size, total), since, clean(find_line(found)) or "(no stack recorded)")
-    return SnapshotRow(cells, f"{_size(size)} since {since} · {stack or '(no stack recorded)'}")
+    cells = (format_bytes(size), format_part(size, total), since, clean(find_line(found)) or "(no stack recorded)")
+    return SnapshotRow(cells, f"{format_bytes(size)} since {since} · {stack or '(no stack recorded)'}")
 
 
 def _list_rest(total: int, shown: int, state: SnapshotState | None, columns: int) -> list[SnapshotRow]:
@@ -174,10 +178,10 @@ def _list_rest(total: int, shown: int, state: SnapshotState | None, columns: int
     older = 0 if state is None else state.older
     rows = []
     if older:
-        rows.append(_build_row((_size(older), _share(older, total), *nothing), "before the history begins"))
+        rows.append(_build_row((format_bytes(older), format_part(older, total), *nothing), "before the history begins"))
     rest = total - older - shown
     if rest > 0:
-        rows.append(_build_row((_size(rest), _share(rest, total), *nothing), "all smaller ones"))
+        rows.append(_build_row((format_bytes(rest), format_part(rest, total), *nothing), "all smaller ones"))
     return rows
 
 
@@ -189,12 +193,12 @@ def _list_segments(device: DeviceSnapshot) -> list[SnapshotRow]:
         count = int(segments.first[row + 1] - segments.first[row])
         kind = clean(segments.kind[row]) + (", expandable" if segments.is_expandable[row] else "")
         stream = f"{int(segments.stream[row]):#x}" if segments.stream[row] else "default"
-        numbers = (_size(size), _share(used, size), _size(size - used), f"{count:,}")
-        largest, number = _size(int(device.segment_largest_free[row])), format_number(count, "block")
+        numbers = (format_bytes(size), format_part(used, size), format_bytes(size - used), f"{count:,}")
+        largest, number = format_bytes(int(device.segment_largest_free[row])), format_number(count, "block")
         rows.append(
             SnapshotRow(
                 (*numbers, f"{draw_segment(device, row)} {stream:<7} {kind}"),
-                f"{_size(size)} at {int(segments.address[row]):#x} · {_size(used)} in use in {number} · "
+                f"{format_bytes(size)} at {int(segments.address[row]):#x} · {format_bytes(used)} in use in {number} · "
                 f"largest free block {largest} · stream {stream} · {kind}",
             )
         )
@@ -219,11 +223,13 @@ def draw_segment(device: DeviceSnapshot, segment: int) -> str:
 def _list_failures(device: DeviceSnapshot) -> list[SnapshotRow]:
     rows = []
     for failure in device.list_failures():
-        left = NOT_SEEN if failure.device_free < 0 else _size(failure.device_free)
+        left = NOT_SEEN if failure.device_free < 0 else format_bytes(failure.device_free)
         when = f"at {format_duration(failure.time)}"
         stack = clean(failure.stack.replace("\n", " < ")) or "(no stack recorded)"
-        numbers = (_size(failure.size), left, _size(failure.requested), _size(failure.reserved))
-        rows.append(SnapshotRow((*numbers, f"{when} · {stack}"), f"{_size(failure.size)} asked for {when} · {stack}"))
+        numbers = (format_bytes(failure.size), left, format_bytes(failure.requested), format_bytes(failure.reserved))
+        rows.append(
+            SnapshotRow((*numbers, f"{when} · {stack}"), f"{format_bytes(failure.size)} asked for {when} · {stack}")
+        )
     return rows
 
 
@@ -233,18 +239,10 @@ def _list_findings(device: DeviceSnapshot) -> list[SnapshotRow]:
         text = clean(
             f"{finding.id}: {finding.seen} → {finding.action}" + (f" · {finding.code}" if finding.code else "")
         )
-        rows.append(SnapshotRow((_size(finding.saved) if finding.saved else NOT_SEEN, text), text))
+        rows.append(SnapshotRow((format_bytes(finding.saved) if finding.saved else NOT_SEEN, text), text))
     return rows
 
 
 def _build_row(numbers: tuple[str, ...], text: str) -> SnapshotRow:
     label = clean(text)
     return SnapshotRow((*numbers, label), " · ".join(part for part in (numbers[0], label) if part))
-
-
-def _size(size: int) -> str:
-    return format_value(size, "bytes")
-
-
-def _share(part: int, total: int) -> str:
-    return format_share(part / total) if total else NOT_SEEN

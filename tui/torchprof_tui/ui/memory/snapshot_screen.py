@@ -172,7 +172,7 @@ class SnapshotScreen(CurveScreen[ShownSnapshot]):
     def on_row_picked(self, message: RowPicked) -> None:
         self.show_row()
 
-    def action_list(self, direction: int) -> None:
+    def action_next_panel(self, direction: int) -> None:
         self._show_list(cycle(list(SnapshotList), self.shown_list, direction))
 
     def on_panel_picked(self, message: PanelPicked) -> None:
@@ -195,7 +195,7 @@ class SnapshotScreen(CurveScreen[ShownSnapshot]):
         shown = self.device
         return int(shown.time[shown.peak]) if shown is not None and len(shown.time) else 0
 
-    def action_device(self, distance: int) -> None:
+    def action_next_step(self, distance: int) -> None:
         if self._get_device() is None:
             return
         if len(self._devices) == 1:

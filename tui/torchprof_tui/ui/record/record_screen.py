@@ -8,13 +8,15 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.containers import Container
 from textual.content import Content
+from textual.message import Message
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option as Row
 
@@ -44,7 +46,6 @@ from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_age
 from torchprof_tui.ui.common.path_completions import type_text
 from torchprof_tui.ui.record.foreign_request import describe_foreign_request, find_form_problem
-from torchprof_tui.ui.record.run_options import RunOptions
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Trace
@@ -58,7 +59,6 @@ AGE_CELLS, OUTCOME_CELLS = 14, 8
 
 
 def format_past_run(run: PastRun) -> Content:
-    """Format the row of one run."""
     return Content.assemble(
         "  ",
         (f"{format_age(time.time() - run.started_at):<{AGE_CELLS}}  ", "$text-muted"),
@@ -75,6 +75,138 @@ def format_outcome(run: PastRun, is_short: bool = False) -> str:
     if result.exit_status and result.end_reason != "interrupted":
         return f"exit {result.exit_status}" if is_short else f"failed with {result.exit_status}, trace kept"
     return f"{result.seconds:.1f} s"
+
+
+FLAG_CELLS, VALUE_CELLS = 17, 9
+
+_ALLOWED_CHARACTERS = {"count": "0123456789", "seconds": "0123456789."}
+SWITCH_ON = "on"
+
+
+class RunOptions(OptionList):
+    """The options with their values.
+
+    `values`: flag → the typed value, SWITCH_ON for a switch. Options without a value keep the run's default.
+    """
+
+    class Changed(Message):
+        """A value was changed by the user."""
+
+    def __init__(self, options: Sequence[Option], *, id: str) -> None:  # noqa: A002  (textual's own word)
+        super().__init__(id=id, markup=False)
+        self._options_by_flag = {option.flag: option for option in options}
+        self.values: dict[str, str] = {}
+        self._chosen: set[str] = set()  # flags that the user set, which `set_values` can keep
+
+    def on_mount(self) -> None:
+        self.add_options([Row(self._format_option(option), id=flag) for flag, option in self._options_by_flag.items()])
+        self.highlighted = 0
+
+    def on_resize(self) -> None:
+        """Shorten the help to the new width: the screen shows all of that of the current option."""
+        for flag, option in self._options_by_flag.items():
+            self.replace_option_prompt(flag, self._format_option(option))
+
+    @property
+    def current_option(self) -> Option | None:
+        row = self.highlighted_option
+        return None if row is None else self._options_by_flag.get(row.id or "")
+
+    def to_arguments(self, excluded_flags: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return the options as words of a command line."""
+        arguments: list[str] = []
+        for flag, option in self._options_by_flag.items():
+            if (value := self.values.get(flag)) and flag not in excluded_flags:
+                arguments += [flag] if option.kind == "switch" else [flag, value]
+        return tuple(arguments)
+
+    def switch_on(self, flag: str) -> None:
+        """Switch an option on, as if the user had done it, and move the cursor to it."""
+        self.highlighted = self.get_option_index(flag)
+        self._chosen.add(flag)
+        self.values[flag] = SWITCH_ON
+        self.replace_option_prompt(flag, self._format_option(self._options_by_flag[flag]))
+
+    def set_values(
+        self, arguments: Sequence[str], extra_values: Mapping[str, str], keep_chosen: bool = False
+    ) -> list[str]:
+        """Replace all values by those in the words of a command line and in `extra_values` (by flag).
+
+        `keep_chosen`: options that the user has set keep their values, also where those are empty.
+        Returns the words that are left out, because no option takes them.
+        """
+        ignored: list[str] = []
+        values = {flag: value for flag, value in extra_values.items() if value}
+        words = list(arguments)
+        while words:
+            flag = words.pop(0)
+            option = self._options_by_flag.get(flag)
+            is_switch = option is not None and option.kind == "switch"
+            value = SWITCH_ON if is_switch else words[0] if words else ""
+            if option is None or not value or (option.values and value not in option.values):
+                ignored.append(flag)
+                continue
+            values[flag] = value
+            del words[: 0 if is_switch else 1]
+        if keep_chosen:
+            values = {flag: value for flag, value in values.items() if flag not in self._chosen}
+            values |= {flag: value for flag, value in self.values.items() if flag in self._chosen}
+        else:
+            self._chosen.clear()
+        self.values = values
+        for flag, option in self._options_by_flag.items():
+            self.replace_option_prompt(flag, self._format_option(option))
+        return ignored
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key in ("up", "down"):
+            # Handled here because a binding would run only after keys that were typed right after this one.
+            event.stop()
+            event.prevent_default()
+            self.action_cursor_down() if event.key == "down" else self.action_cursor_up()
+            return
+        option = self.current_option
+        if option is None:
+            return
+        value = _edit_value(option, self.values.get(option.flag, ""), event)
+        if value is None:
+            if event.is_printable and event.character:
+                event.stop()  # an invalid character must not start a command in the screen
+            return
+        event.stop()
+        event.prevent_default()
+        self.values[option.flag] = value
+        self._chosen.add(option.flag)
+        self.replace_option_prompt(option.flag, self._format_option(option))
+        self.post_message(self.Changed())
+
+    def _format_option(self, option: Option) -> Content:
+        value = clean(self.values.get(option.flag, ""))
+        if cell_len(value) > VALUE_CELLS:
+            value = "…" + value[1 - VALUE_CELLS :]  # keep the end, where the user types
+        room = self.scrollable_content_region.width - FLAG_CELLS - VALUE_CELLS - 3
+        value_text = value or ("off" if option.kind == "switch" else "–")
+        return Content.assemble(
+            f" {truncate(option.flag, FLAG_CELLS):<{FLAG_CELLS}} ",
+            (f"{value_text:<{VALUE_CELLS}} ", "$accent bold" if value else "$text-muted"),
+            (cut_clauses(option.help, room), "$text-muted"),
+        )
+
+
+def _edit_value(option: Option, value: str, event: events.Key) -> str | None:
+    """Apply a key to the value of an option. Returns the new value, None if the key does not edit it."""
+    is_toggle = option.kind in ("switch", "choice")
+    if event.key in ("space", "enter") and is_toggle:
+        choices = ["", *(option.values or (SWITCH_ON,))]
+        return choices[(choices.index(value) + 1) % len(choices)]
+    if event.key == "backspace":
+        return "" if is_toggle else value[:-1]
+    if event.key == "delete":
+        return ""
+    if event.is_printable and event.character and not is_toggle:
+        allowed = _ALLOWED_CHARACTERS.get(option.kind, event.character)
+        return value + event.character if event.character in allowed else None
+    return None
 
 
 STACK_OPTION = "--with-stack"
@@ -132,7 +264,7 @@ class RecordScreen(GuardedScreen[None]):
         self._environment = environment
         self._app_cwd = make_absolute(".")
         self._cwd = cwd or self._app_cwd
-        self._past_runs: list[PastRun] = []
+        self._past_runs: Sequence[PastRun] = ()
         self._has_gpu = is_gpu_present(os.environ)
 
     def compose(self) -> ComposeResult:
@@ -176,14 +308,10 @@ class RecordScreen(GuardedScreen[None]):
 
     @work(thread=True)
     def _load_past_runs(self) -> None:
-        self.app.call_from_thread(self._show_past_runs, list_past_runs(limit=PAST_RUNS_SHOWN))
+        self.show_later(self._fill_list, list_past_runs(limit=PAST_RUNS_SHOWN))
 
-    def _show_past_runs(self, past_runs: list[PastRun]) -> None:
-        if self.query("#run-list"):  # else the form has been left
-            self._past_runs = past_runs
-            self._fill_list()
-
-    def _fill_list(self) -> None:
+    def _fill_list(self, past_runs: Sequence[PastRun] = ()) -> None:
+        self._past_runs = past_runs
         option_list = self.query_one("#run-list", OptionList)
         current = option_list.highlighted_option.id if option_list.highlighted_option is not None else None
         past_rows = [Row(format_past_run(run), id=f"past:{index}") for index, run in enumerate(self._past_runs)]

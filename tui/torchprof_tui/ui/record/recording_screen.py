@@ -199,14 +199,14 @@ class RecordingScreen(GuardedScreen[None]):
         if not self.busy:
             self.dismiss()
 
-    def action_scroll_page(self, direction: int) -> None:
+    def action_page(self, direction: int) -> None:
         console = self.query_one(ConsoleView)
-        self.action_scroll_lines(direction * max(console.size.height - 1, 1))
+        self.action_move(direction * max(console.size.height - 1, 1))
 
-    def action_scroll_lines(self, lines: int) -> None:
+    def action_move(self, lines: int) -> None:
         self.query_one(ConsoleView).scroll_relative(y=lines, animate=False)
 
-    def action_scroll_to_end(self, end: bool) -> None:
+    def action_edge(self, end: bool) -> None:
         console = self.query_one(ConsoleView)
         (console.scroll_end if end else console.scroll_home)(animate=False)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,13 +12,12 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.geometry import Size
-from textual.message import Message
 from textual.strip import Strip
 
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.sources.program_file import ProgramFile, ProgramFileReader
 from torchprof_tui.ui.common import keys
-from torchprof_tui.ui.common.guarded_screen import GuardedModalScreen
+from torchprof_tui.ui.common.guarded_screen import GuardedModalScreen, ScrollActions
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip, follow_theme, wrap_text
 
@@ -152,18 +150,10 @@ def find_definitions(lines: tuple[str, ...], function: str) -> list[int]:
     return [number for number, text in enumerate(lines, 1) if definition.search(text[:MAX_PAINTED_CHARACTERS])]
 
 
-@dataclass
-class ProgramFileRead(Message):
-    """A worker has read a file of the program; None if it could not, for the reason in `error`, one line."""
-
-    file: ProgramFile | None
-    error: str = ""
-
-
 MIN_LINES = 8  # height of the screen's box where the panels below leave less
 
 
-class SourceScreen(GuardedModalScreen[None]):
+class SourceScreen(ScrollActions, GuardedModalScreen[None]):
     """Read the file of a line on a thread, and show it. The file is read because the user asked for it (enter, L).
 
     `trace_file`: the trace as the user named it. `count_lines_below`: lines at the bottom that stay visible.
@@ -198,19 +188,8 @@ class SourceScreen(GuardedModalScreen[None]):
 
     def _read_file(self) -> None:
         try:
-            message = ProgramFileRead(self._reader.read())
+            self.show_later(self._text.show_file, self._reader.read())
         except TraceError as error:
-            message = ProgramFileRead(None, str(error))
-        self.post_message(message)
+            self.show_later(self._text.show_error, str(error))
 
-    def on_program_file_read(self, message: ProgramFileRead) -> None:
-        if message.file is None:
-            self._text.show_error(message.error)
-        else:
-            self._text.show_file(message.file)
-
-    def action_scroll(self, lines: int) -> None:
-        self._text.scroll_lines(lines)
-
-    def action_page(self, pages: int) -> None:
-        self._text.scroll_lines(pages * self._text.page_size)
+    action_scroll_panel = ScrollActions.action_page

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from textual.app import App, ComposeResult, SuspendNotSupported
@@ -174,7 +173,9 @@ class LoadingScreen(GuardedScreen[None]):
         self._has_begun = True
         preparation = None if self._prepare is None else asyncio.create_task(asyncio.to_thread(self._prepare))
         if preparation is not None:
-            self.opener.receive_early = partial(self._receive_early, preparation)
+            self.opener.receive_early = lambda early: preparation.add_done_callback(
+                lambda _: self.post_message(self.LanesFound(self, early))  # once the imports are done
+            )
         try:
             trace = await self._load_after_login()
         except LoadError as error:
@@ -187,10 +188,6 @@ class LoadingScreen(GuardedScreen[None]):
         if preparation is not None:
             await preparation
         self.post_message(self.Opened(self.opener, trace))
-
-    def _receive_early(self, preparation: asyncio.Task[object], early: EarlyTrace) -> None:
-        """Announce the beginning of the trace when the imports are done, at once where they are."""
-        preparation.add_done_callback(lambda _: self.post_message(self.LanesFound(self, early)))
 
     @property
     def stage(self) -> str:

@@ -24,7 +24,7 @@ from torchprof_tui.trace.core.records import record
 from torchprof_tui.trace.core.typed_json import MAX_UNIX_SECONDS, is_storable, read_typed_file
 from torchprof_tui.trace.core.typed_json import Path as PathText
 from torchprof_tui.trace.core.user_files import create_state_folder, find_state_folder, replace_file
-from torchprof_tui.trace.specs.address import is_key_averages_file, is_url, list_local_suffixes
+from torchprof_tui.trace.specs.address import ListedTrace, is_key_averages_file, is_url, list_local_suffixes
 from torchprof_tui.trace.specs.rank_files import read_trace_head
 
 MAX_SCANNED = 3_000  # directory entries that are examined; a folder of checkpoints and logs has fewer
@@ -34,31 +34,17 @@ MAX_SECONDS = 0.5  # users do not wait longer for the list
 SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages"})
 
 
-@record
-class LocalTrace:
-    """A file that looks like a trace."""
-
-    path: Path
-    size: int
-    modified: float  # seconds since the epoch
-
-
-def find_traces(folder: Path, limit: int = 50) -> list[LocalTrace]:
+def find_traces(folder: Path, limit: int = 50) -> list[ListedTrace]:
     """Find the traces in a folder and up to MAX_DEPTH below it, newest first; unreadable files are skipped."""
     deadline = time.monotonic() + MAX_SECONDS
     candidates = sorted(_scan_folder(folder, deadline), key=lambda candidate: -candidate.modified)
-    traces: list[LocalTrace] = []
+    traces: list[ListedTrace] = []
     for candidate in candidates:
         if len(traces) == limit or time.monotonic() > deadline:
             break
-        if looks_like_trace(candidate.path):
+        if read_trace_head(candidate.spec).looks_like_trace:
             traces.append(candidate)
     return traces
-
-
-def looks_like_trace(path: Path) -> bool:
-    """Return whether the file begins like a trace. False if it cannot be read."""
-    return read_trace_head(os.fspath(path)).looks_like_trace
 
 
 def sum_trace_sizes(folder: Path) -> int:
@@ -67,10 +53,10 @@ def sum_trace_sizes(folder: Path) -> int:
     Counts what has a suffix of traces, without reading it, within the limits of `find_traces`.
     """
     traces = _scan_folder(folder, time.monotonic() + MAX_SECONDS)
-    return sum(trace.size for trace in traces if not is_key_averages_file(trace.path.name))
+    return sum(trace.size or 0 for trace in traces if not is_key_averages_file(os.path.basename(trace.spec)))
 
 
-def _scan_folder(folder: Path, deadline: float) -> Iterator[LocalTrace]:
+def _scan_folder(folder: Path, deadline: float) -> Iterator[ListedTrace]:
     """Yield the files with a suffix of traces, level by level, until MAX_SCANNED or the deadline."""
     suffixes, remaining = list_local_suffixes(), MAX_SCANNED
     folders = [os.fspath(folder)]
@@ -93,7 +79,7 @@ def _scan_folder(folder: Path, deadline: float) -> Iterator[LocalTrace]:
                             subfolders.append(entry.path)
                         elif entry.name.endswith(suffixes) and entry.is_file():
                             status = entry.stat()
-                            yield LocalTrace(Path(entry.path), status.st_size, status.st_mtime)
+                            yield ListedTrace(str(Path(entry.path)), status.st_size, status.st_mtime)
                     except OSError:
                         continue
         folders = subfolders

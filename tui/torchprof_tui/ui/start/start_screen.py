@@ -11,7 +11,6 @@ import importlib
 import os
 import re
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,12 +33,13 @@ from torchprof_tui.trace.specs.runs_by_name import RankRun, group_runs
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.bindings import style_hints
 from torchprof_tui.ui.common.cell_text import truncate
+from torchprof_tui.ui.common.compare_asked import TraceAsked
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.number_format import format_age, format_file_size
 from torchprof_tui.ui.common.path_completions import complete_path, list_completions, type_text
 
 if TYPE_CHECKING:
-    from torchprof_tui.ui.start.recent_traces import LocalTrace, RecentTrace
+    from torchprof_tui.ui.start.recent_traces import RecentTrace
 
 KNOWN_TRACES = "torchprof_tui.ui.start.recent_traces"
 """Imported by name on the thread that lists traces: what reads small files of others is not needed before the first
@@ -153,16 +153,6 @@ class StartScreen(GuardedScreen[None]):
     AUTO_FOCUS = "#start-list"
     BINDINGS = keys.START
 
-    @dataclass
-    class Chosen(Message):
-        """The user wants to open `spec`, together with `other_specs` as the ranks of one run."""
-
-        spec: str
-        other_specs: tuple[str, ...] = ()
-
-    class RecordAsked(Message):
-        """The user wants to record a run."""
-
     class LearnAsked(Message):
         """The user wants to see the cases."""
 
@@ -207,11 +197,11 @@ class StartScreen(GuardedScreen[None]):
         recent: list[RecentTrace] = known.list_recent_traces()
         self._commands = known.read_commands(trace.spec for trace in recent[:RECENT_SHOWN] if not trace.is_missing)
         self.app.call_from_thread(self._show_rows, recent, [])
-        local: list[LocalTrace] = known.find_traces(self._folder, SCAN_LIMIT)
-        self._commands = {**self._commands, **known.read_commands(str(trace.path) for trace in local[:LOCAL_SHOWN])}
+        local: list[ListedTrace] = known.find_traces(self._folder, SCAN_LIMIT)
+        self._commands = {**self._commands, **known.read_commands(trace.spec for trace in local[:LOCAL_SHOWN])}
         self.app.call_from_thread(self._show_rows, recent, local)
 
-    def _show_rows(self, recent: list[RecentTrace], local: list[LocalTrace]) -> None:
+    def _show_rows(self, recent: list[RecentTrace], local: list[ListedTrace]) -> None:
         """Rebuild the list; a row that the user has moved to stays highlighted if it is still listed."""
         option_list = next(iter(self.query(OptionList)), None)
         if option_list is None:  # the screen was left while the folder was searched
@@ -265,12 +255,8 @@ class StartScreen(GuardedScreen[None]):
         omitted = f", the newest {REMOTE_SHOWN} of {len(traces):,}" if len(traces) > REMOTE_SHOWN else ""
         return [(f"{clean(folder)}{omitted}", rows)]
 
-    def _local_rows(self, local: list[LocalTrace]) -> list[TraceRow]:
-        traces = [
-            ListedTrace(str(trace.path), trace.size, trace.modified)
-            for trace in local
-            if trace.path.absolute().parent != _SAMPLES_FOLDER  # listed as samples
-        ]
+    def _local_rows(self, local: list[ListedTrace]) -> list[TraceRow]:
+        traces = [each for each in local if Path(each.spec).absolute().parent != _SAMPLES_FOLDER]  # listed as samples
         rows = [_format_run_row(run, f"{self._folder}/") for run in group_runs(traces)[:RUNS_SHOWN]]
         for trace in traces[:LOCAL_SHOWN]:
             # Long paths are cut at their end, where the file names differ: so the name comes first and the folder last.
@@ -294,11 +280,11 @@ class StartScreen(GuardedScreen[None]):
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         if event.option_id == RECORD_SPEC:
-            self.post_message(self.RecordAsked())
+            self.call_later(self.app.run_action, "record")
         elif event.option_id == LEARN_SPEC:
             self.post_message(self.LearnAsked())
         elif (row := self._rows.get(event.option_id or "")) is not None:  # else it left the list after the key
-            self.post_message(self.Chosen(row.spec, row.other_specs))
+            self.post_message(TraceAsked(row.spec, row.other_specs))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Move to the first row whose name begins with what was typed, else the first that contains it."""
@@ -312,7 +298,7 @@ class StartScreen(GuardedScreen[None]):
             self.query_one(OptionList).action_select()
         else:
             row = None if os.path.lexists(os.path.expanduser(spec)) else self._find_row(spec)
-            self.post_message(self.Chosen(spec) if row is None else self.Chosen(row.spec, row.other_specs))
+            self.post_message(TraceAsked(spec) if row is None else TraceAsked(row.spec, row.other_specs))
 
     def _find_row(self, typed: str) -> TraceRow | None:
         """Find the row of a trace by the beginning of its name, else by a part of it; a path and a host name none.
@@ -361,7 +347,7 @@ class StartScreen(GuardedScreen[None]):
             if (parent := parent_of_remote_folder(folder_name := self._remote_folder[0])) is None:
                 self.notify(f"{clean(folder_name)} has no parent folder that can be listed: type a path with o")
             else:
-                self.post_message(self.Chosen(parent))
+                self.post_message(TraceAsked(parent))
         elif self._can_go_back:
             self.dismiss()
         elif (folder := self._folder.absolute()) == folder.parent:

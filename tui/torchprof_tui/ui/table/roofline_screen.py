@@ -12,6 +12,7 @@ from torchprof_tui.answers.roofline import Roofline, build_roofline
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.child_screen import ChildScreen
+from torchprof_tui.ui.common.guarded_screen import ScrollActions
 from torchprof_tui.ui.common.painted_widget import Lines, TextPanel, wrap_text
 from torchprof_tui.ui.common.picture_widget import PictureWidget
 from torchprof_tui.ui.table.roofline_text import format_heading, format_plot, format_roofline, format_table
@@ -48,7 +49,7 @@ class RooflinePanel(TextPanel, PictureWidget):
         return self.said if self.roofline is None else "\n".join(format_roofline(self.roofline))
 
 
-class RooflineScreen(ChildScreen):
+class RooflineScreen(ScrollActions, ChildScreen):
     """Nothing is chosen here: dismissed with None."""
 
     CSS_PATH = "table_screen.tcss"
@@ -58,10 +59,10 @@ class RooflineScreen(ChildScreen):
     def __init__(self, rank: Rank) -> None:
         super().__init__()
         self.trace = rank.trace
-        self._panel = RooflinePanel(id="roofline")
+        self._text = RooflinePanel(id="roofline")
 
     def compose(self) -> ComposeResult:
-        yield from (self._panel, self._status, self._prompt)
+        yield from (self._text, self._status, self._prompt)
 
     def on_mount(self) -> None:
         self.follow_theme(keys.ROOFLINE_HINTS)
@@ -69,20 +70,14 @@ class RooflineScreen(ChildScreen):
 
     def draw_pictures(self) -> dict[str, str]:
         """Draw the roofline for a file."""
-        return {} if self._panel.roofline is None else {"roofline": draw_roofline(self._panel.roofline)}
+        return {} if self._text.roofline is None else {"roofline": draw_roofline(self._text.roofline)}
 
     def _show_roofline(self, roofline: Roofline) -> None:
         if roofline.cannot_tell:
-            self._panel.said = f"no roofline: {roofline.cannot_tell}. q: back to the lanes"
+            self._text.said = f"no roofline: {roofline.cannot_tell}. q: back to the lanes"
         else:
-            self._panel.roofline = roofline
-        self._panel.refresh_content()
-
-    def action_scroll(self, lines: int) -> None:
-        self._panel.scroll_lines(lines)
-
-    def action_page(self, pages: int) -> None:
-        self._panel.scroll_lines(pages * max(self._panel.size.height - 1, 1))
+            self._text.roofline = roofline
+        self._text.refresh_content()
 
     def action_copy(self, everything: bool) -> None:
-        self.copy_text(self._panel.text(), "the roofline, in characters")
+        self.copy_text(self._text.text(), "the roofline, in characters")

@@ -10,7 +10,6 @@ from torchprof_tui.analysis.table.event_scope import lane_mask, range_mask, step
 from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.records import record
-from torchprof_tui.trace.model.trace import Step
 from torchprof_tui.ui.lanes.view_state import ViewState
 
 
@@ -43,13 +42,13 @@ def list_table_scopes(profile: Profile, view_state: ViewState) -> list[TableScop
     time = view_state.cursor_time()
     current_step = next((step for step in trace.steps if step.start <= time < step.start + step.duration), None)
     if current_step is not None:
-        select_step = partial(_select_step, profile, current_step)
-        scopes.append(TableScope(current_step.name, select_step, step_scope(current_step)))
+        step = current_step
+
+        def select_step() -> Bool:  # the times are computed on first use, in a worker
+            return step_mask(trace, step, profile.request_times)
+
+        scopes.append(TableScope(step.name, select_step, step_scope(step)))
     lane = view_state.current_lane() - rank.first_lane
     if lane >= 0:
         scopes.append(TableScope(trace.lanes[lane].label, lambda: lane_mask(trace, lane)))
     return scopes
-
-
-def _select_step(profile: Profile, step: Step) -> Bool:
-    return step_mask(profile.trace, step, profile.request_times)  # the times are computed on first use, in a worker

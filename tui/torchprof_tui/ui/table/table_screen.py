@@ -25,7 +25,6 @@ from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.lanes.view_state import ViewState
 from torchprof_tui.ui.table import sheet_rows
-from torchprof_tui.ui.table.row_listing import RowListing, TableView, format_summary, push_view
 from torchprof_tui.ui.table.row_panel import RowPanel
 from torchprof_tui.ui.table.scope_choices import list_table_scopes
 from torchprof_tui.ui.table.sheet_catalog import (
@@ -40,6 +39,7 @@ from torchprof_tui.ui.table.sheet_catalog import (
     load_row_detail,
     read_sheet,
 )
+from torchprof_tui.ui.table.sheet_rows import RowListing, TableView, format_summary, push_view
 from torchprof_tui.ui.table.time_share_charts import TimeShareCharts
 
 PANEL_MIN_HEIGHT, PANEL_HEIGHT_SHARE = 24, 0.35
@@ -315,7 +315,7 @@ class TableScreen(ListScreen):
         self._listing.sort_by(field.key, not self._listing.descending if again else True)
         self._refresh_rows()
 
-    def action_tab(self, direction: int) -> None:
+    def action_next_panel(self, direction: int) -> None:
         self._remember_view()
         self._tab = cycle(self._shown_tabs, self._tab, direction)
         self._listing.descending = True
@@ -323,7 +323,7 @@ class TableScreen(ListScreen):
         self._request_sheet()
 
     def on_panel_picked(self, message: PanelPicked) -> None:
-        self.action_tab(self._shown_tabs.index(message.panel) - self._shown_tabs.index(self._tab))
+        self.action_next_panel(self._shown_tabs.index(message.panel) - self._shown_tabs.index(self._tab))
 
     def action_group(self, direction: int) -> None:
         self._remember_view()
@@ -358,20 +358,20 @@ class TableScreen(ListScreen):
             self._move_to_row(matches[place])
             self._status.show_message(f"match {place + 1:,} of {count:,}")
 
-    def action_instance(self, distance: int) -> None:
+    def action_next_step(self, distance: int) -> None:
         if self._has_rows():
             if self._panel.selected_event < 0:
                 self._status.show_message("this row has no events in the trace")
             elif not self._panel.cycle_instance(distance):
                 self._status.show_message("the only instance of this row")
 
-    def action_panel(self, direction: int) -> None:
+    def action_scroll_panel(self, direction: int) -> None:
         panel = self._charts if self._tab == CHARTS_TAB else self._panel
         if not panel.size.height:
             self._status.show_message(f"the panel of the row needs {PANEL_MIN_HEIGHT} lines")
         elif self._tab != CHARTS_TAB and not self._has_rows():
             return
-        elif not panel.scroll_lines(direction * max(1, panel.size.height - 1)):
+        elif not panel.scroll_lines(direction * panel.page_size):
             self._status.show_message(f"nothing more {'below' if direction > 0 else 'above'}")
 
     @property

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.step_rows import StepRows
     from torchprof_tui.analysis.graphs.captured_ops import CapturedChain
     from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary
-    from torchprof_tui.ui.explorer.event_reading import ChainRead, StepRowsRead
+    from torchprof_tui.ui.explorer.event_reading import ChainRead
 
 TWO_COLUMNS_MIN_WIDTH = 150
 """Width from which the kernel's footprint is shown beside the chain instead of in a line below it."""
@@ -94,7 +94,8 @@ class ChainPanel(Panel):
             return
         if event >= 0:
             self.context.worker.submit("chain", partial(self.context.queries.compute_chain, event))
-            self.context.worker.submit("chain steps", partial(self.context.queries.compare_steps, event))
+            compare = partial(self.context.queries.compare_steps, event)
+            self.context.worker.answer("chain steps", compare, partial(self._show_steps, event))
         self._selected = event
         self._step_rows = None
         self._on_line = False
@@ -123,9 +124,9 @@ class ChainPanel(Panel):
                 self._line = line
             self.refresh_content(top=False)
 
-    def on_step_rows_read(self, message: StepRowsRead) -> None:
-        if message.event == self._selected:
-            self._step_rows = message.found
+    def _show_steps(self, event: int, found: StepRows) -> None:
+        if event == self._selected:
+            self._step_rows = found
             self.refresh_content(top=False)
 
     def show_path_note(self, note: str) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.verdict.latest_check import CheckResult
     from torchprof_tui.analysis.time.intervals import Intervals
     from torchprof_tui.ui.explorer.background_queries import TraceChecked
-    from torchprof_tui.ui.explorer.event_reading import ChainRead, EventContextRead
+    from torchprof_tui.ui.explorer.event_reading import ChainRead
 
 
 STARTER_KEYS = (
@@ -282,7 +282,8 @@ class DetailsPanel(Panel):
             self._event, self._event_context, self._captured = event, None, None
             self.refresh_content()
             if event >= 0:
-                self.context.worker.submit("context", partial(self.context.queries.compute_event_context, event))
+                work = partial(self.context.queries.compute_event_context, event)
+                self.context.worker.answer("context", work, partial(self._show_context, event))
 
     def list_next_keys(self) -> list[tuple[str, str]]:
         if self._event < 0:  # the starter keys are listed in the panel
@@ -294,10 +295,10 @@ class DetailsPanel(Panel):
             return [("k", "kernel"), *([("[", "launch")] if has_link else []), *rest]
         return [("]", "GPU work") if has_link else ("↓", "child"), *rest]
 
-    def on_event_context_read(self, message: EventContextRead) -> None:
-        if message.event == self._event:
-            self._event_context = message.context
-            self._captured = message.captured if self._captured is None else self._captured
+    def _show_context(self, event: int, read: tuple[EventContext, CapturedChain | str | None]) -> None:
+        if event == self._event:
+            self._event_context, captured = read
+            self._captured = captured if self._captured is None else self._captured
             self.refresh_content(top=False)
 
     def on_chain_read(self, message: ChainRead) -> None:

@@ -19,7 +19,6 @@ from torchprof_tui.ui.lanes.lane_view_state import find_recorder_lanes
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.time.range_statistics import NameTime, RangeStatistics
-    from torchprof_tui.ui.explorer.background_queries import RangeRead
 
 BAR_CELLS = 8
 TWO_COLUMNS_MIN_WIDTH = 100  # width from which CPU and GPU names are shown side by side
@@ -54,11 +53,8 @@ class RangePanel(Panel):
             self.context.leave_panel(self.NAME)
         else:
             work = partial(self.context.queries.compute_range_statistics, *marked, state.current_steps())
-            self.context.worker.submit("range", work)
+            self.context.worker.answer("range", work, self.set_statistics)
             self.context.show_panel(self.NAME)
-
-    def on_range_read(self, message: RangeRead) -> None:
-        self.set_statistics(message.range)
 
     def show_range(self, marked_range: tuple[int, int] | None, live: bool) -> None:
         """Set the marked range, ns; `live` while it still follows the selection."""

@@ -71,7 +71,6 @@ class ShownPath:
     last: int
 
     def segment(self, index: int) -> PathSegment:
-        """Return a segment by its index."""
         segments = self.path.segments
         kind, event, kernel_class, rank = (
             int(column[index]) for column in (segments.kind, segments.event, segments.kernel_class, segments.rank)
