@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -21,6 +22,7 @@ from textual.css.stylesheet import Stylesheet
 from tests.helpers.frozen_heap import freeze_heap
 from tests.helpers.handler_lookups import remembered_handlers
 from tests.helpers.paths import FIXTURES, SAMPLES, SHARED_TRACES, is_long
+from tests.helpers.unseen_frames import unseen_frames
 from tests.helpers.warm_program import fork_workers
 from torchprof_tui.trace.core.extensions import list_command_names
 from torchprof_tui.trace.loading import load_in_process
@@ -123,6 +125,14 @@ def _parse_style_sheets_once() -> Iterator[None]:
     with remembered_handlers():
         yield
     Stylesheet._parse_rules = parse  # type: ignore[method-assign]
+
+
+@pytest.fixture(autouse=True)
+def _paint_what_is_looked_at(request: pytest.FixtureRequest) -> Iterator[None]:
+    """On a push, most tests of screens paint only what they look at; those marked `painted` and the long run, all."""
+    is_push = request.config.option.markexpr == "not long"
+    with contextlib.nullcontext() if request.node.get_closest_marker("painted") or not is_push else unseen_frames():
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.helpers.explorer_app import settled
 from tests.helpers.fleet_app import fleet_screen, make_source, sketch_job
 from tests.helpers.golden_files import cases_at_every_size, compare_golden, text_on_screen
+
+pytestmark = pytest.mark.painted
 
 CASES = {
     "fleet": (),

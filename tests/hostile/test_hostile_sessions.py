@@ -15,6 +15,8 @@ from tests.hostile.terminals import run_terminal_case
 from tests.hostile.walk import Coverage, Walk
 from tests.hostile.world import build_world
 
+pytestmark = pytest.mark.painted
+
 SHORT_WALK_EVENTS = 120
 
 SHORT = settings(

@@ -46,6 +46,8 @@ from torchprof_tui.ui.start.start_screen import StartScreen
 from torchprof_tui.ui.table.table_screen import TableScreen
 from torchprof_tui.ui.tree.tree_screen import TreeScreen
 
+pytestmark = pytest.mark.painted
+
 SCREENS = (
     TorchprofApp,
     ExplorerScreen,

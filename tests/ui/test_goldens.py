@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.helpers.explorer_app import explorer, settled
 from tests.helpers.golden_files import cases_at_every_size, compare_golden, load_sample, text_on_screen
 from tests.helpers.paths import SAMPLES
+
+pytestmark = pytest.mark.painted
 
 CASES = {
     "table": ("matmul_add_64_cold_eager", ("t", "down")),

@@ -14,6 +14,8 @@ from torchprof_tui.analysis.patterns.verdict.latest_check import FIRST_VERDICT_N
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.explorer import background_queries
 
+pytestmark = pytest.mark.painted
+
 
 async def test_the_verdict_comes_first_and_says_that_patterns_follow(monkeypatch: pytest.MonkeyPatch) -> None:
     may_go_on, precompute = threading.Event(), LatestOnlyChecker.precompute

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.helpers.explorer_app import explorer, settled
 from tests.helpers.golden_files import cases_at_every_size, compare_golden, load_sample, text_on_screen
+
+pytestmark = pytest.mark.painted
 
 CASES = {
     "matmul_add_64_cold_eager": ("matmul_add_64_cold_eager", ("down", "down", "down", "down", "down", "]")),

@@ -23,6 +23,8 @@ from torchprof_tui.ui.flame.flame_screen import FlameScreen
 from torchprof_tui.ui.table.table_screen import TableScreen
 from torchprof_tui.ui.tree.tree_screen import TreeScreen
 
+pytestmark = pytest.mark.painted
+
 
 def cpu_only() -> Trace:
     return trace(step(0, 0, 50), cpu("aten::mm", 10, 20), step(1, 50, 50), cpu("aten::mm", 60, 20))

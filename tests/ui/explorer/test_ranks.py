@@ -29,6 +29,8 @@ from torchprof_tui.ui.lanes.screen_lines import LaneArrangement, LaneLines, Line
 from torchprof_tui.ui.table.table_screen import TableScreen
 from torchprof_tui.ui.tree.tree_screen import TreeScreen
 
+pytestmark = pytest.mark.painted
+
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Trace:

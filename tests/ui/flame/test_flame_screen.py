@@ -17,6 +17,8 @@ from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.flame.flame_screen import FlameScreen
 from torchprof_tui.ui.flame.icicle import Icicle
 
+pytestmark = pytest.mark.painted
+
 
 def lines(flame: FlameScreen) -> list[str]:
     return [strip.text.rstrip() for strip in flame._compositor.render_strips()]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from textual.events import Key
 from textual.geometry import Region, Size
 from textual.strip import Strip
 
 from tests.helpers.explorer_app import event_of, explorer, settled, text_of, two_steps
 from torchprof_tui.ui.lanes.timeline import Timeline
+
+pytestmark = pytest.mark.painted
 
 
 class Watched:

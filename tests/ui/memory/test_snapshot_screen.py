@@ -23,6 +23,8 @@ from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.memory.snapshot_rows import HEADERS, NO_HISTORY, SnapshotList, draw_segment
 from torchprof_tui.ui.memory.snapshot_screen import SnapshotScreen
 
+pytestmark = pytest.mark.painted
+
 SNAPSHOT, OOM = MEMORY / "snapshot.pickle.gz", MEMORY / "oom.pickle.gz"
 
 

@@ -11,6 +11,8 @@ from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.sources.program_file import ProgramFile, ProgramFileReader
 from torchprof_tui.ui.source.source_screen import SourceScreen
 
+pytestmark = pytest.mark.painted
+
 PLACE = "/home/ada/training/models/transformer.py"
 MODULE = tuple(
     line

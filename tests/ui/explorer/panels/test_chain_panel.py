@@ -26,6 +26,8 @@ from torchprof_tui.ui.explorer.panels.kernel_panel import KernelPanel
 from torchprof_tui.ui.source.source_screen import SourceScreen
 from torchprof_tui.ui.tree.tree_screen import TreeScreen
 
+pytestmark = pytest.mark.painted
+
 
 def select(screen: ExplorerScreen, event: int) -> None:
     screen.view_state.select(event)
