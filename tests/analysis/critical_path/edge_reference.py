@@ -108,7 +108,10 @@ class EdgeReference:
         self.waits: list[tuple[int, int, int]] = []
         self.add_launches()
         self.add_order_of_streams()
-        self.add_replays()
+        if len(trace.links.graph_before):
+            self.add_recorded_replays(trace.links.graph_before.tolist(), trace.links.graph_after.tolist())
+        else:
+            self.add_replays()
         self.unknown_waits = self.add_stream_waits()
         blocking = self.find_calls(".*Synchronize|cudaMemcpy$", window.start, window.cpu_end)
         self.unknown_blocks = sum([self.add_blocking_call(call) for call in blocking])
@@ -189,6 +192,11 @@ class EdgeReference:
         before = self.find_ended(self.on_lane(work.lane), work.start)
         return max(work.launch_end, before.end if before else self.window.start)
 
+    def add_recorded_replays(self, before: list[int], after: list[int]) -> None:
+        works = {work.event: work for work in self.works}
+        for source, target in zip(before, after, strict=True):
+            self.add_edge(EdgeKind.GRAPH, works.get(source), works.get(target))
+
     def add_replays(self) -> None:
         launches = [work.launch for work in self.works if work.launch >= 0]
         replayed = [work for work in self.works if work.launch >= 0 and launches.count(work.launch) > 1]
@@ -249,7 +257,7 @@ class EdgeReference:
             records = [each for each in inside if trace.lane[each] == lane]
             records = [each for each in records if trace.start[each] <= start and start >= self.window.start]
             if records:
-                record = max(records, key=lambda each: (self.clip(trace.start[each]), trace.start[each], each))
+                record = max(records, key=lambda each: (self.clip(int(trace.start[each])), trace.start[each], each))
                 source = self.find_last(self.of_thread(lane), lambda work: work.launch_start, trace.start[record])
                 target = self.find_next(self.of_thread(lane), start)
                 if source and target and source.lane != target.lane and source.end <= target.start:

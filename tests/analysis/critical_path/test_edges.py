@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
 import pytest
 
 from tests.analysis.critical_path.edge_reference import UNIT, EdgeReference, draw_calls, list_columns
-from tests.helpers.trace_builder import trace
+from tests.helpers.trace_builder import cpu, runtime, trace
 from torchprof_tui.analysis.critical_path import launch_edges
 from torchprof_tui.analysis.critical_path.dependency_graph import GraphColumns, find_last_ended
 from torchprof_tui.analysis.critical_path.launch_edges import (
@@ -19,16 +20,27 @@ from torchprof_tui.analysis.critical_path.launch_edges import (
     add_stream_edges,
 )
 from torchprof_tui.analysis.critical_path.step_window import WindowError, find_main_lane, select_window_between
-from torchprof_tui.analysis.critical_path.wait_edges import add_blocking_calls, add_stream_waits
-from torchprof_tui.trace.core.arrays import NONE
+from torchprof_tui.analysis.critical_path.wait_edges import (
+    RECORD_REGEX,
+    add_blocking_calls,
+    add_stream_waits,
+    select_calls,
+)
+from torchprof_tui.trace.core.arrays import NONE, is_in
+from torchprof_tui.trace.model.event_kind import Kind
 
 FULL_QUEUE = 2
+GPU_KINDS = (Kind.KERNEL, Kind.COPY)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_edges_are_those_of_plain_loops(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch_edges, "FULL_QUEUE", FULL_QUEUE)
     model = trace(*draw_calls(seed), ns=True)
+    if seed % 4 == 3:  # the order inside of replays was recorded, also of work outside of the window
+        recorded = np.flatnonzero(is_in(model.kind, GPU_KINDS)).astype(np.int32)
+        links = replace(model.links, graph_before=recorded[:-1], graph_after=recorded[1:])
+        model = replace(model, links=links)
     first, last = model.span
     start = first + seed % 5 // 2 * 4 * UNIT
     end = last - seed % 3 * 4 * UNIT
@@ -64,3 +76,11 @@ def test_the_member_that_ended_last_is_found() -> None:
             members = [(max(int(end), origin), k) for k, end in enumerate(ends) if groups[k] == group]
             expected = max((each for each in members if each[0] <= time), default=(0, NONE))[1]
             assert number == expected
+
+
+def test_calls_that_overlap_a_time_are_selected_by_start() -> None:
+    times = [(5, 5), (5, 6), (10, 0), (11, 0), (12, 8), (19, 9), (20, 1), (0, 30)]
+    calls = [runtime("cudaEventRecord", *time, corr=k, thread=k % 2) for k, time in enumerate(times)]
+    model = trace(*calls, runtime("cudaEventQuery", 12, 2, 9), cpu("cudaEventRecord", 12, 2), ns=True)
+    found = [(model.start[call], model.duration[call]) for call in select_calls(model, RECORD_REGEX, 10, 20)]
+    assert found == [(0, 30), (5, 6), (11, 0), (12, 8), (19, 9)]
