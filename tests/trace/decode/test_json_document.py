@@ -57,6 +57,16 @@ def test_the_text_of_an_oversized_value_is_not_stored(tmp_path: Path, monkeypatc
     assert decoded.large_keys.path.stat().st_size < 10_000
 
 
+@pytest.mark.parametrize("size", [1023, 1024, 1025, 1024 + 16 * 1024])
+@pytest.mark.parametrize("after", [', "last": 2', ""])
+def test_a_value_may_end_where_a_piece_of_it_does(size: int, after: str) -> None:
+    """Values are scanned in pieces, the first one of 1,024 bytes."""
+    value = '"' + "x" * (size - 2) + '"'
+    decoded = decode_text(trace_text(entry_text(1), after=f', "k": {value}{after}'))
+    assert decoded.problems == []
+    assert decoded.header == {"k": json.loads(value), **({"last": 2} if after else {})}
+
+
 def test_nothing_is_stored_of_a_value_without_an_end(tmp_path: Path) -> None:
     text = trace_text(entry_text(1))[:-1] + b', "k": "' + b"x" * 200_000
     decoded = decode_trace(Source("stdin", io.BytesIO(text)), tmp_path)
