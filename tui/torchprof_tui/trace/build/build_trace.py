@@ -64,8 +64,7 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     contains; what cannot be drawn is counted (`Trace.counts`), what was mended is reported (`Trace.problems`).
     `allocate` allocates the longer columns; what it raises is raised here.
     """
-    raw = decoded.events
-    accounting = EntryAccounting(decoded.problems)
+    raw, accounting = decoded.events, EntryAccounting(decoded.problems)
     restrict_values(raw, accounting)
     trace_metadata = _read_trace_metadata(decoded, accounting)
     track_metadata = TrackMetadata.from_entries(raw.metadata, accounting)
@@ -76,7 +75,8 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     series = counters.build_counter_series(raw, track_metadata.process_names, entries, accounting)
     # Assign lanes.
     lane_order, slot, launch = _assign_lanes(raw, entries, drawn, track_metadata)
-    wait_for_memory = submit(partial(counters.build_memory_table, raw, entries, lane_order.pending_lanes))
+    pending = lane_order.pending_lanes
+    wait_for_memory = submit(partial(counters.build_memory_table, raw, entries, pending))
     # Sort, and start to nest as soon as the times are sorted: nesting takes longest and runs in the background.
     columns = EventColumns.allocate(len(drawn), allocate)
     order = _sort_times(raw, drawn, slot, columns)
@@ -102,10 +102,7 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     del lanes
     # Lay out.
     series += counters.build_memory_series(memory)
-    pending_lanes = lane_order.pending_lanes
-    layout = lay_out_lanes(
-        decoded.format, trace_metadata, pending_lanes, track_metadata, first, columns, series, allocate
-    )
+    layout = lay_out_lanes(decoded.format, trace_metadata, pending, track_metadata, first, columns, series, allocate)
     return _create_trace(
         decoded,
         label,

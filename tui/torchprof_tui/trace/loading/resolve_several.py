@@ -44,8 +44,7 @@ def resolve_paths(specs: Sequence[str], expanded: Sequence[str]) -> ResolvedInpu
     first = files[0].spec
     if len(specs) == 1:
         return ResolvedInput(first, specs[0], "", files, left_out=left_out)
-    folder, *others = {os.path.dirname(path) for path in paths}
-    label = os.path.commonpath(paths) if folder and not others else first
+    label = os.path.commonpath(paths) if _share_named_folder(paths) else first
     return ResolvedInput(first, label, "", files, left_out=left_out)
 
 
@@ -78,6 +77,10 @@ def _common_prefix(paths: Sequence[str]) -> str:
     """Return the folder or host that all are in, as the user names it; the first path where there is none."""
     folders = {path[: max(path.rfind("/"), path.rfind(":") + 1)] for path in paths}
     return folders.pop() if len(folders) == 1 and "" not in folders else paths[0]
+
+
+def _share_named_folder(paths: Sequence[str]) -> bool:
+    return len({os.path.dirname(path) for path in paths}) == 1 and bool(os.path.dirname(paths[0]))
 
 
 def _resolve_ranks(folder: str, traces: Sequence[ListedTrace]) -> tuple[RankFile, ...]:

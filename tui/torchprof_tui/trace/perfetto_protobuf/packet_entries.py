@@ -162,6 +162,16 @@ _NULL = b"null"  # how torch writes null, such as the parent of a thread's first
 _MAX_DEPTH = 32  # levels of dictionaries and lists that are read; deeper ones are null
 
 
+def _read_annotations(annotations: list[bytes], tables: SequenceTables) -> dict[str, Any]:
+    """Read annotations as the args of an entry; those that are damaged are left out, of equal names the last counts."""
+    args = {}
+    for annotation in annotations:
+        with contextlib.suppress(WireError):
+            name, value = _read_annotation(annotation, tables, 0)
+            args[name] = value
+    return args
+
+
 def _read_annotation(annotation: bytes, tables: SequenceTables, depth: int) -> tuple[str, Any]:
     """Read the name, "" where it has none, and the value of an annotation. Raises WireError."""
     name = ""
@@ -299,11 +309,7 @@ def _convert_event(data: bytes, tables: SequenceTables, tracks: TrackTable, find
         name = tables.texts[Interned.NAMES].get(name_iid, f"name {name_iid}")
     else:
         name = decode_text(fields.get(Event.NAME, b""))
-    args = {}  # of equal names the last counts
-    for annotation in annotations:
-        with contextlib.suppress(WireError):  # those that are damaged are left out
-            key, argument = _read_annotation(annotation, tables, 0)
-            args[key] = argument
+    args = _read_annotations(annotations, tables)
     category = ",".join(filter(None, categories))
     if not category:  # torch writes some events without one
         is_sync = kind == wire_format.BEGIN and _SYNC_ARG in args

@@ -53,7 +53,6 @@ def merge_ranks(opened_ranks: Sequence[OpenedRank], label: str, lost: Sequence[L
         lanes=[lane + 1 for lane in _compute_offsets(len(trace.lanes) + 1 for trace in traces)],
         entries=_compute_offsets(trace.counts.events for trace in traces),
     )
-    counts = [trace.counts for trace in traces]
     ranks, start = _align_ranks(ordered, offsets, lost)
     lanes, total_rows = _merge_lanes(ranks)
     names, name = _merge_names([(trace.names, trace.name) for trace in traces])
@@ -87,11 +86,7 @@ def merge_ranks(opened_ranks: Sequence[OpenedRank], label: str, lost: Sequence[L
         span=(min(rank.trace.span[0] for rank in ranks.all), max(rank.trace.span[1] for rank in ranks.all)),
         links=_merge_links([trace.links for trace in traces], offsets.events),
         args=_merge_args(traces, offsets),
-        counts=EntryCounts(
-            **{name: sum(getattr(part, name) for part in counts) for name in ("events", "drawn", "metadata", "flows")},
-            not_drawn=dict(sum((Counts(part.not_drawn) for part in counts), Counts())),
-            by_category=dict(sum((Counts(part.by_category) for part in counts), Counts())),
-        ),
+        counts=_merge_counts([trace.counts for trace in traces]),
         row_order=row_order,
         row_first=row_first,
         text=RankTexts([trace.text for trace in traces], np.array(offsets.entries, np.int64)),
@@ -109,6 +104,14 @@ class _Offsets:
     events: list[int]
     lanes: list[int]
     entries: list[int]
+
+
+def _merge_counts(counts: Sequence[EntryCounts]) -> EntryCounts:
+    return EntryCounts(
+        **{name: sum(getattr(part, name) for part in counts) for name in ("events", "drawn", "metadata", "flows")},
+        not_drawn=dict(sum((Counts(part.not_drawn) for part in counts), Counts())),
+        by_category=dict(sum((Counts(part.by_category) for part in counts), Counts())),
+    )
 
 
 def _compute_offsets(sizes: Iterable[int]) -> list[int]:

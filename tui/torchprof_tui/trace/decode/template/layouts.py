@@ -235,11 +235,7 @@ def parse_template(masked_text: bytes, opening: bytes = b"{") -> Template | None
     group = min(arg_group_of(entry.get("ph"), text_of(entry.get("cat"))), GROUP_OTHER)
     if head_runs is None or group == GROUP_METADATA:
         return None
-    numbers = {TIME: _locate_number(entry.get("ts"))}  # None for values that are not plain numbers
-    if "dur" in entry:
-        numbers[DURATION] = _locate_number(entry["dur"])
-    if entry.get("ph") in PHASES_WITH_ID and "id" in entry:
-        numbers[ID] = _locate_integer(entry["id"])
+    numbers = _locate_entry_numbers(entry)
     args, series = entry.get("args"), None
     if group == GROUP_COUNTER:
         if type(args) is not dict or len(args) != 1:
@@ -267,6 +263,16 @@ def _find_head_runs(entry: dict[str, Any]) -> tuple[int, ...] | None:
             return None
         runs += map(int, _MARKERS.findall(str(value)))
     return tuple(runs)
+
+
+def _locate_entry_numbers(entry: dict[str, Any]) -> dict[str, NumberPosition | None]:
+    """Locate the time, the duration and the id of an entry, None for values that are not plain numbers."""
+    numbers = {TIME: _locate_number(entry.get("ts"))}
+    if "dur" in entry:
+        numbers[DURATION] = _locate_number(entry["dur"])
+    if entry.get("ph") in PHASES_WITH_ID and "id" in entry:
+        numbers[ID] = _locate_integer(entry["id"])
+    return numbers
 
 
 def _locate_integer(value: Any) -> NumberPosition | None:
