@@ -78,6 +78,7 @@ TOPICS: dict[str, tuple[str, str]] = {
         "ui/common/debounced_worker.py ui/common/*keys.py ui/common/bindings.py ui/common/child_screen.py",
         "tests/ui/common/test_child_screen.py tests/ui/common/test_debounced_worker.py "
         "tests/ui/common/test_ordered_keys.py tests/ui/common/test_remapped_keys.py "
+        "tests/ui/common/test_running_work.py "
         "tests/ui/common/test_key_tables.py tests/ui/common/test_list_keys.py "
         "tests/ui/common/test_prompt_choices.py tests/ui/explorer/test_keys.py tests/ui/flame/test_flame_screen.py",
     ),
