@@ -12,9 +12,9 @@ import pytest
 from tests.fuzz import __main__ as fuzz
 from tests.fuzz.coverage import WATCHED, format_arc, pause_recording, record_arcs
 from tests.fuzz.minimise import minimise
-from torchprof_tui.trace.build import event_phases
 from torchprof_tui.trace.core.process_state import JOBS
 from torchprof_tui.trace.decode.timestamps import parse_times
+from torchprof_tui.trace.ranks import merge
 
 CHROME = (fuzz.CORPUS / "chrome_list.json").read_bytes()
 
@@ -56,15 +56,15 @@ def test_only_files_of_the_trace_package_are_recorded() -> None:
 
 def test_a_pause_leaves_arcs_out() -> None:
     with record_arcs() as arcs, pause_recording():
-        event_phases._concatenate([])
+        merge._compute_offsets([])
     assert not arcs
 
 
 def test_an_arc_joins_consecutive_lines() -> None:
     with record_arcs() as arcs:
-        event_phases._concatenate([])
-    lines = event_phases._concatenate.__code__.co_firstlineno + 1
-    assert [format_arc(arc) for arc in arcs] == [f"start:0 -> event_phases.py:{lines}"]
+        merge._compute_offsets([])
+    lines = merge._compute_offsets.__code__.co_firstlineno + 1
+    assert [format_arc(arc) for arc in arcs] == [f"start:0 -> merge.py:{lines}"]
 
 
 def test_bytes_that_are_not_needed_are_removed() -> None:

@@ -16,6 +16,8 @@ from torchprof_hang.command.files import read_evidence
 from torchprof_hang.ui.hang_screen import HangScreen
 from torchprof_tui.ui.common.ordered_keys import HelpApp, OrderedKeysApp
 
+pytestmark = pytest.mark.painted
+
 
 class HangScreenApp(OrderedKeysApp, HelpApp):
     def __init__(self, evidence: Evidence) -> None:

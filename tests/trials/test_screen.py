@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -238,6 +239,10 @@ async def test_a_real_process_ends_with_its_children_and_its_files(
         await pilot.press("escape")
         await until(pilot, lambda: not screen.is_trying)
         assert sorted(os.listdir(tmp_path)) == ["sleeper.py"]
+    for _ in range(100):  # killed, and gone a little later
+        if not any(map(_is_running, pids)):
+            break
+        time.sleep(0.1)
     assert not any(map(_is_running, pids))
 
 

@@ -36,7 +36,7 @@ from torchprof_tui.commands.common.process import (
 )
 from torchprof_tui.program.config_file import apply_configuration, load_configuration, report_problems
 from torchprof_tui.program.phase_log import close_log, note_phase, open_log
-from torchprof_tui.trace.core.errors import format_error, is_expected
+from torchprof_tui.trace.core.errors import NotThereError, format_error, is_expected
 from torchprof_tui.trace.core.extensions import explain_unsupported_system
 from torchprof_tui.trace.core.process_state import JOBS, freeze_imported_objects, start_without_collections
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 sys.stdout.flush()
         note_phase("end", status=status)
         return status
-    except UsageError as error:
+    except (UsageError, NotThereError) as error:
         print_error(str(error))
         return 2
     except BrokenPipeError:

@@ -160,7 +160,7 @@ def test_the_lanes_below_are_asked_for_places_and_comparisons(screen: Searching,
     assert calls == [*left, "lanes.call_later(call, '10 ms')", *CLOSED, f"app.call_later(call, 'app.{EXPORT}')"]
     calls.clear()
     request: Any = "a request"
-    screen._compare(request)
+    screen.compare(request)
     screen.action_child("flame")
     base.on_prompt_closed(screen, PromptClosed(GO_TO))
     child = ["dismiss(None)", "lanes.call_later(call, \"child('flame')\")"]
@@ -175,7 +175,7 @@ def test_without_lanes_that_is_said(calls: list[str]) -> None:
     calls.clear()
     child_screen.ChildScreen.on_prompt_submitted(screen, PromptSubmitted(GO_TO, "10 ms"))
     request: Any = None
-    screen._compare(request)
+    screen.compare(request)
     assert "dismiss(None)" not in calls
 
 

@@ -128,7 +128,7 @@ async def test_enter_without_a_path_opens_the_row_that_is_highlighted(alone: Pat
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: bool(options(app)))
         await pilot.press("down", "down", "tab", "enter")
-        await until(pilot, lambda: not isinstance(app.screen, StartScreen))
+        await until(pilot, lambda: app.screen.TITLE == "explorer")
 
 
 async def test_traces_in_the_folder_are_found(alone: Path) -> None:

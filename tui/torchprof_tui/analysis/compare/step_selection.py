@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.errors import NotThereError
 from torchprof_tui.trace.core.records import record
 
 
-class ComparisonError(TraceError):
+class ComparisonError(NotThereError):
     """Nothing can be compared as asked: one line that says what can. Names from files are as recorded."""
 
 

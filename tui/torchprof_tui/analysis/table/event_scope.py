@@ -6,12 +6,12 @@ from __future__ import annotations
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
-from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.errors import NotThereError
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import SparseColumn, Step, Trace
 
 
-class NotRecordedError(TraceError):
+class NotRecordedError(NotThereError):
     """The trace lacks the requested data; the text says how to record it."""
 
 

@@ -17,6 +17,10 @@ class TraceError(ValueError):
     """The input is not a trace or cannot be read at all. `str()` is one line for the user."""
 
 
+class NotThereError(TraceError):
+    """The trace was read, and does not have what was asked for: one line, with `--debug` too."""
+
+
 def quote_file(text: str, otherwise: str = "") -> str:
     """Return a part of an error that quotes a file that is no trace; `otherwise` where nothing may be quoted."""
     return otherwise if os.environ.get(QUOTES) == "0" else text
