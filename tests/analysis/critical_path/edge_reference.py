@@ -134,7 +134,7 @@ class EdgeReference:
         return int(self.trace.start[event] + self.trace.duration[event])
 
     def find_last(self, works: Iterable[Work], time: Callable[[Work], int], limit: int) -> Work | None:
-        """Find the last work by a time that is not after a limit; what lies before the window counts as its start."""
+        """Find the work with the latest `time(work)` up to a limit; times before the window count as its start."""
         found = None
         for work in works if limit >= self.window.start else ():
             if time(work) <= limit and (not found or self.clip(time(work)) >= self.clip(time(found))):

@@ -219,9 +219,12 @@ def build_lanes(
     for index in range(first_profiler_lane):
         append_lane(index)
     event = bounds[first_profiler_lane]
-    for one in series:
-        counters.append(Counter(len(lanes), one.name, one.unit, one.times, one.values))
-        lanes.append(Lane(Role.COUNTER, one.pid, one.tid, one.name, one.group, event, event, 1, next_row_base()))
+    for counter in series:
+        name = counter.name
+        counters.append(Counter(len(lanes), name, counter.unit, counter.times, counter.values))
+        lanes.append(
+            Lane(Role.COUNTER, counter.pid, counter.tid, name, counter.group, event, event, 1, next_row_base())
+        )
     for index in range(first_profiler_lane, len(pending_lanes)):
         append_lane(index)
     return lanes, counters

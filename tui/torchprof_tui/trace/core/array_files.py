@@ -38,7 +38,7 @@ def keep_arrays_in_files(folder: Path | None) -> Iterator[None]:
 
 
 def create_array_file(size: int) -> FileIO | None:
-    """Create a file for an array of so many bytes; None if that is kept in memory. Raises OSError."""
+    """Create a file for an array of `size` bytes; None where arrays of this size stay in memory. Raises OSError."""
     if _folder is None or size < MIN_BYTES or not hasattr(os, "posix_fallocate"):
         return None
     return tempfile.TemporaryFile(dir=_folder, buffering=0)

@@ -281,7 +281,7 @@ def list_local_traces(folder: str) -> list[ListedTrace]:
         # Others may lie deeper: `iteration_10` may have one more folder than `iteration_20`.
         remaining = MAX_DEPTH if here and not found else remaining - 1
         found += here
-        # What lies below a folder with traces, such as captures, belongs to these.
+        # Folders below a folder with traces, such as captures, hold files of these traces.
         level = [below for traces, folders in scanned if not traces for below in folders]
     return sorted(found, key=lambda trace: trace.spec)
 
