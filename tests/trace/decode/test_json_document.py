@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import pickle
+import random
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,13 @@ import pytest
 from tests.helpers.decoder_input import count_problems, decode_text, entry_text, trace_text
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.problems import ProblemTally
+from torchprof_tui.trace.decode import json_document
+from torchprof_tui.trace.decode.entry_decoder import TextWindow
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.sources.source import Source, open_source
 from torchprof_tui.trace.text import large_values
+from torchprof_tui.trace.text.large_values import LargeValueWriter
 
 
 @pytest.mark.parametrize("kind", ["plain", "gzip", "pipe"])
@@ -65,6 +70,42 @@ def test_a_value_may_end_where_a_piece_of_it_does(size: int, after: str) -> None
     decoded = decode_text(trace_text(entry_text(1), after=f', "k": {value}{after}'))
     assert decoded.problems == []
     assert decoded.header == {"k": json.loads(value), **({"last": 2} if after else {})}
+
+
+def make_header_values() -> dict[str, str]:
+    """JSON values of up to 100 bytes, with escapes, quotes, brackets and commas at all offsets."""
+    values = {f"text of {size} bytes": json.dumps("x" * (size - 2)) for size in (2, 39, 40, 41)}
+    values |= {"number": "-1.5e3", "list": "[ ]", "space": ' {"a" : [1 , 2 ] , "b": null} '}
+    parts = ["\\\\", '\\"', "\\u00e9", "\\n", "}", "]", "{", "[", ",", ":", "x", "\u00e9"]
+    rng = random.Random(1)
+    for k in range(30):
+        text = '"' + "".join(rng.choices(parts, k=rng.randrange(12))) + '"'
+        values[f"k{k}"] = rng.choice(["S", "[S, S, S]", '{"a": S, "b": [[S], {"c": S}]}']).replace("S", text)
+    return values
+
+
+@pytest.mark.parametrize("sizes", [(2, 4), (16, 64, 256)])
+def test_header_values_do_not_depend_on_the_pieces_that_they_are_scanned_in(
+    sizes: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_document, "_SCAN_SIZES", sizes)
+    monkeypatch.setattr(json_document, "MAX_HEADER_VALUE_BYTES", 40)
+    values = make_header_values()
+    header = ", ".join(f'"{key}": {value}' for key, value in values.items())
+    text = f'{{"before": 1, {header}, "traceEvents": [], "after": "\\\\"}}'.encode()
+    for block_size in (1, 50, len(text)):
+        large, tally = LargeValueWriter(None, tmp_path), ProblemTally()
+        window = TextWindow(text[begin : begin + block_size] for begin in range(0, len(text), block_size))
+        document = json_document.JsonDocument(window, "stdin", tally, large)
+        for _ in document.seek_lists():
+            assert text[: window.offset].endswith(b'"traceEvents": [')
+            window.position += 1
+        large.close()
+        assert (tally.problems(), window.offset) == ([], len(text))
+        kept = {key: value for key, value in values.items() if len(value.encode()) < 40}
+        assert document.header == {"before": 1, "after": "\\"} | {key: json.loads(kept[key]) for key in kept}
+        stored = {key: large.values.read_text(key).decode() for key in large.values.spans}
+        assert stored == {key: value for key, value in values.items() if key not in kept}
 
 
 def test_nothing_is_stored_of_a_value_without_an_end(tmp_path: Path) -> None:

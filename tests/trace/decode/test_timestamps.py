@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import random
+from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.helpers.decoder_input import count_problems, decode_text, entry_text, trace_text
 from torchprof_tui.trace.core import problems
-from torchprof_tui.trace.decode.timestamps import EXACT_MICROSECONDS, parse_times
+from torchprof_tui.trace.decode.timestamps import EXACT_MICROSECONDS, parse_durations, parse_times
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME
 
 
@@ -77,3 +81,42 @@ def test_times_that_doubles_had_to_round_are_counted_and_integers_are_not() -> N
         found = parse_times(values, text, tally)
         assert found[[1, 2, 3]].tolist() == [far * 1000, 1500, NO_TIME]
         assert [(each.kind, each.count) for each in tally.problems()] == [(problems.ROUNDED_TIME, lost)]
+
+
+def spell_time(rng: random.Random, has_three_decimals: bool) -> str:
+    """Write a time near 0, near EXACT_MICROSECONDS or far above; as a number or, without fixed decimals, as text."""
+    whole = rng.choice([0, 7, 2**43 - 1, 2**43, 2**43 + 1, 10**15, 4 * 10**15]) + rng.randrange(3)
+    number = rng.choice(["", "-"]) + str(whole)
+    if has_three_decimals:
+        return f"{number}.{rng.randrange(1000):03}"
+    number += rng.choice(["", ".0", ".5", ".875", ".001", ".999"])
+    if "." in number and whole >= 2**43:
+        number += rng.choice(["", "0005", "0015", "e0"])
+    return rng.choice([number, f'"{number}"'])
+
+
+def test_times_equal_decimal_arithmetic() -> None:
+    rng = random.Random(5)
+    for case in range(300):
+        times = [spell_time(rng, has_three_decimals=case % 2 > 0) for _ in range(rng.randrange(6))]
+        other = '"args": {"ts": 5}, ' if case % 5 == 0 else ""
+        text = ", ".join(f'{{{other}"ts": {time}}}' for time in times).encode()
+        values = [json.loads(time) for time in times]
+        expected = [int((Decimal(time.strip('"')) * 1000).to_integral_value()) for time in times]
+        at = rng.randrange(len(times) + 1)
+        values.insert(at, None)
+        expected.insert(at, NO_TIME)
+        tally = problems.ProblemTally()
+        assert parse_times(values, text, tally).tolist() == expected
+        assert tally.problems() == []
+
+
+def test_durations_whose_sums_would_overflow_are_counted() -> None:
+    most = 2.0**62 / 1000
+    tally = problems.ProblemTally()
+    values = [None, -most, np.nextafter(most, 0), "x", most, True, None]
+    found = parse_durations(values, tally).tolist()
+    assert [value == NO_DURATION for value in found] == [True, True, False, True, True, False, True]
+    assert (found[2] // 2**52, found[5]) == (1023, 1000)
+    assert [(problem.kind, problem.count) for problem in tally.problems()] == [(problems.BAD_DURATION, 3)]
+    assert tally.problems()[0].example == repr(-most)

@@ -24,8 +24,9 @@ texts = st.lists(
 
 @pytest.fixture(autouse=True, params=[16, 1 << 16])
 def block_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results must not depend on where one block ends and the next begins."""
+    """Results must not depend on where one block ends and the next begins, nor on the size of the first buffers."""
     monkeypatch.setattr(layouts, "_BLOCK_BYTES", request.param)
+    monkeypatch.setattr(layouts, "_FIRST_TEXT_BYTES", request.param)
 
 
 @given(texts, texts)

@@ -79,11 +79,33 @@ def test_integer_parts_are_distinguished_from_other_digits() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        (entry(dur=-9), 16),
+        (entry(pid=9), 16),
+        (entry(name="a9"), 16),
+        (entry(args={"stream": 9}), 16),
+        (entry(args={"x": 9}), 18),
+        (entry(ts=1.9), 20),
+    ],
+)
+def test_numbers_of_more_digits_than_can_be_read_are_not_supported(text: bytes, most: int) -> None:
+    for digits, code in ((most, 1), (most + 1, 0)):
+        assert LayoutTable()[mask(text.replace(b"9", b"9" * digits))] == code
+    assert LayoutTable()[mask(entry(args={"x": "9" * 30}))] == 1  # text may hold any number
+
+
+def test_entries_of_too_many_bytes_are_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = mask(entry())
+    for most, code in ((len(text) + 1, 1), (len(text), 0)):
+        monkeypatch.setattr("torchprof_tui.trace.decode.template.layouts._MAX_ENTRY_BYTES", most)
+        assert LayoutTable()[text] == code
+
+
+@pytest.mark.parametrize(
     "text",
     [
         entry(ph="M"),
-        entry(pid=12345678901234567),
-        entry(args={"x": 1234567890123456789}),
         entry(name="a1b").replace(b"a1b", b"a\x01b"),
         entry()[:-1],
     ],

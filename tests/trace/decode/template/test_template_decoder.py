@@ -131,8 +131,12 @@ def test_it_is_tried_less_often_where_nothing_is_plain(decoded_bytes: DecodedByt
         kineto_entry(7, args='"other": -01'),
         kineto_entry(7, args='"other": 1234567890123456789012'),
         kineto_entry(7, args='"External id": 12345678901234567'),
+        kineto_entry(7, dur="8000000000001"),
+        kineto_entry(7, dur="-8000000000001"),
         kineto_entry(7, dur="9000000000000.001"),
-        kineto_entry(7, ts="9000000000000000"),
+        kineto_entry(7, ts="4000000000000001"),
+        kineto_entry(7, ts="-4000000000000001"),
+        kineto_entry(7, ts="8796093022208.0000"),
         kineto_entry(7, ts="8800000000000.0005"),
         kineto_entry(7, ts="7." + "1" * 21),
         kineto_entry(7, name='"run 12345678901234567"'),
@@ -152,6 +156,34 @@ def test_an_entry_that_is_not_plain_is_refused_and_changes_nothing(odd: str) -> 
     assert len(columns) == 9
     events = columns.finish()
     assert (events.names, events.categories, events.tracks) == (["aten::mm"], ["", "cpu_op"], [("1", "2")])
+
+
+@pytest.mark.parametrize(
+    "usual",
+    [
+        kineto_entry(7, ts="-7.001"),
+        kineto_entry(7, args='"other": 0, "x": 0.07'),
+        kineto_entry(7, args='"External id": 1234567890123456'),
+        kineto_entry(7, dur="8000000000000"),
+        kineto_entry(7, dur="-8000000000000"),
+        kineto_entry(7, ts="4000000000000000"),
+        kineto_entry(7, ts="-4000000000000000"),
+        kineto_entry(7, ts="8796093022207.9991"),
+        kineto_entry(7, ts="7." + "1" * 20),
+        kineto_entry(7, name='"run 1234567890123456"'),
+    ],
+)
+def test_numbers_up_to_the_limits_are_decoded_as_by_the_general_decoder(usual: str) -> None:
+    columns = ColumnBuilder(ProblemTally())
+    text = ",\n".join([kineto_entry(6, ts="5"), usual, kineto_entry(8)])
+    assert TemplateDecoder(columns).try_decode(memoryview(f"\n{text}".encode()), KINETO_SEPARATOR) is not None
+    expected = decode_text(f"[{text}]".encode(), use_templates=False).events
+    found = columns.finish()
+    for name in ("time", "duration"):
+        assert getattr(found, name).tolist() == getattr(expected, name).tolist()
+    assert {name: arg.values.tolist() for name, arg in found.args.items()} == {
+        name: arg.values.tolist() for name, arg in expected.args.items()
+    }
 
 
 def test_entries_without_a_comma_between_them_are_refused() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from torchprof_tui.trace.decode.interning import GROUP_NONE, GROUP_OP, GROUP_OTHER
+from torchprof_tui.trace.decode.template import layouts
 from torchprof_tui.trace.decode.template.layouts import RUN_MARK, NumberPosition, parse_template
 
 
@@ -85,6 +86,15 @@ def test_only_the_args_of_operators_are_read_from_operators() -> None:
 def test_templates_that_are_not_plain_are_not_supported(text: str) -> None:
     assert parse_template(mask_runs(entry())) is not None
     assert parse_template(mask_runs(text)) is None
+
+
+def test_a_template_has_a_time_and_a_limited_number_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layouts, "_MAX_RUNS", 4)
+    for count in (1, 2, 4, 5):
+        text = f'{{"ph": "i", "name": "x", "ts": -5, "args": {{"l": {[0] * (count - 1)}}}}}'
+        template = parse_template(mask_runs(text))
+        assert (template is not None) is (count <= 4)
+        assert template is None or template.numbers == {"ts": NumberPosition(0, -1, negative=True)}
 
 
 def test_the_comma_after_an_entry_is_required() -> None:

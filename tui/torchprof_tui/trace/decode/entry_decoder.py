@@ -237,8 +237,6 @@ class Chunker:
     def _scan_chunk(self, size: int) -> Chunk | None:
         window = self._window
         text = window.text[window.position : window.position + size]
-        if text.endswith(b"\\"):
-            text = text.rstrip(b"\\")
         structure = scan_structure(text)
         self._inside_entry = structure.close_offset < 0 and not len(structure.commas)
         if structure.close_offset >= 0 and text.startswith(b"]", structure.close_offset):

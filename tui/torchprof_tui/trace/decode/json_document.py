@@ -165,7 +165,7 @@ class JsonDocument:
         self._window = window
         self._name = name
         self._tally = tally
-        self._list_count = 0
+        self._has_list = False
         self._listed_keys: list[str] = []
         self._key_count = 0
 
@@ -188,7 +188,6 @@ class JsonDocument:
         if first == b"[":
             self.is_bare_list = True
             self._window.position += 1
-            self._list_count += 1
             yield
             self._check_trailing_text()
             return
@@ -203,9 +202,9 @@ class JsonDocument:
                     break
             elif not self._read_value(key):
                 continue
-            self._list_count += 1
+            self._has_list = True
             yield
-        if not self._list_count:
+        if not self._has_list:
             if not self._listed_keys:
                 raise self.not_a_trace_error("an empty object")
             if "traceEvents" in self._listed_keys:
@@ -250,12 +249,12 @@ class JsonDocument:
             if len(self._listed_keys) < _MAX_LISTED_KEYS:
                 self._listed_keys.append(key)
             return key
-        if self._list_count and window.ended and _TRUNCATED_KEY.fullmatch(window.text, window.position):
+        if self._has_list and window.ended and _TRUNCATED_KEY.fullmatch(window.text, window.position):
             self._tally.add(CUT_SHORT, f"the file ends at byte {window.base + len(window.text)}, inside a key")
             window.position = len(window.text)
             return None
         where = f"at byte {window.offset}"
-        if not self._list_count:
+        if not self._has_list:
             if window.ended and _TRUNCATED_KEY.fullmatch(window.text, window.position):
                 raise TraceError(
                     f"{self._name}: cut short after {window.base + len(window.text):,} bytes of text, "
@@ -275,7 +274,7 @@ class JsonDocument:
         True if it was found.
         """
         window = self._window
-        if self._list_count:
+        if self._has_list:
             self._tally.add(
                 UNREADABLE_HEADER, f"more than {MAX_KEYS} keys: the keys after byte {window.offset} are lost"
             )
@@ -305,7 +304,7 @@ class JsonDocument:
         tail = b""
         ended = False
         for text, is_last in _scan_value(window):
-            if not self._list_count:
+            if not self._has_list:
                 nested = _TRACE_EVENTS_KEY.search(tail + text)
                 if nested:
                     window.position += nested.end() - len(tail)
@@ -373,8 +372,7 @@ def _scan_value(window: TextWindow) -> Iterator[tuple[bytes, bool]]:
         step = min(step + 1, len(_SCAN_SIZES) - 1)
         if not text:
             return
-        if text.endswith(b"\\"):  # an escape must not be divided between two pieces
-            text = text.rstrip(b"\\") or text
+        text = text.rstrip(b"\\") or text  # an escape must not be divided between two pieces
         structure = scan_structure(text, depth, in_string)
         depth, in_string = structure.depth, structure.in_string
         end = int(structure.commas[0]) if len(structure.commas) else structure.close_offset

@@ -50,11 +50,19 @@ WORD_BYTES = 8
 _PADDING_BYTES = 2 * WORD_BYTES
 """Bytes before and after the text: the two words that a number is read from may begin before it, or end after it."""
 
+_PADDING_WORDS = 2 * _PADDING_BYTES // WORD_BYTES + 1  # of both sides and of a last word that the text does not fill
+
 _BLOCK_BYTES = 1 << 16
 """Bytes that are processed at a time: so few that all intermediate arrays stay in the processor's cache."""
 
+_NEXT_BYTES = 2  # bytes after a block that tell whether a 0 at its end begins a run of several digits
+
+_FIRST_TEXT_BYTES = 1 << 16  # text that the buffers hold at first
+
 _UNUSED_BITS = np.array([max(WORD_BYTES - digits, 0) << 3 for digits in range(MAX_DIGITS + 1)], np.uint64)
 """Bits of a word before a number, by its number of digits."""
+
+_DIGIT_BITS = np.uint64(4)  # the lower bits of its byte that a digit uses
 
 _ZERO = np.uint8(ord("0"))
 _NINE = np.uint8(9)
@@ -68,11 +76,15 @@ class DigitMask:
 
     def __init__(self) -> None:
         # The buffers are reused: page faults of fresh memory take longer than all of the arithmetic.
-        self._masked: U8 = np.empty(1 << 16, np.uint8)
-        self._digit_values: U8 = np.zeros(1 << 16, np.uint8)
-        self._non_digit: U8 = np.empty(_BLOCK_BYTES + 2, np.uint8)
+        self._allocate(_FIRST_TEXT_BYTES)
+        self._non_digit: U8 = np.empty(_BLOCK_BYTES + _NEXT_BYTES, np.uint8)
         self._is_zero: U8 = np.empty(_BLOCK_BYTES, np.uint8)
         self._is_run_start: U8 = np.empty(_BLOCK_BYTES, np.uint8)
+
+    def _allocate(self, size: int) -> None:
+        self._masked: U8 = np.empty(size, np.uint8)
+        self._words: U64 = np.zeros(size // WORD_BYTES + _PADDING_WORDS, "<u8")
+        self._digit_values: U8 = self._words.view(np.uint8)
 
     def mask_digits(self, text: bytes | memoryview) -> tuple[bytes, I64]:
         """Return the layout of a text, and the offsets of the zeros that begin a run of several digits.
@@ -81,10 +93,7 @@ class DigitMask:
         """
         self._data: U8 = np.frombuffer(text, np.uint8)
         if len(text) > len(self._masked):
-            self._masked = np.empty(len(text), np.uint8)
-        if len(text) + 2 * _PADDING_BYTES > len(self._digit_values):
-            self._digit_values = np.zeros((len(text) // WORD_BYTES + 1) * WORD_BYTES + 2 * _PADDING_BYTES, np.uint8)
-        self._words: U64 = self._digit_values.view("<u8")
+            self._allocate(len(text))
         layout = self._masked[: len(text)]
         blocks = [
             self._mask_block(begin, layout[begin : begin + _BLOCK_BYTES])
@@ -98,13 +107,14 @@ class DigitMask:
 
         `np.maximum` and boolean indexing would be shorter, and ten times slower.
         """
-        data = self._data[begin : begin + _BLOCK_BYTES + 2]
+        data = self._data[begin : begin + _BLOCK_BYTES + _NEXT_BYTES]
         value, non_digit = self._digit_values[_PADDING_BYTES + begin :][: len(data)], self._non_digit[: len(data)]
         np.subtract(data, _ZERO, out=value)  # digits become 0 to 9, all other bytes are larger
         np.greater(value, _NINE, out=non_digit.view(np.bool_))
         np.multiply(value[: len(layout)], non_digit[: len(layout)], out=layout)
         layout += _ZERO
-        zero, run_start = self._is_zero[: max(len(data) - 2, 0)], self._is_run_start[: max(len(data) - 2, 0)]
+        size = max(len(data) - _NEXT_BYTES, 0)
+        zero, run_start = self._is_zero[:size], self._is_run_start[:size]
         np.equal(value[1:-1], 0, out=zero.view(np.bool_))
         np.greater(non_digit[:-2], non_digit[2:], out=run_start.view(np.bool_))  # no digit before it, but one after it
         zero &= run_start
@@ -129,7 +139,7 @@ class DigitMask:
         last = self._load_words(end, digits)
         long = np.flatnonzero(digits > WORD_BYTES)
         leading = self._load_words(end[long] - WORD_BYTES, digits[long] - WORD_BYTES) if len(long) else last[:0]
-        last |= (digits & 15).astype(np.uint64) << np.uint64(4)  # a digit uses the lower four bits of its byte
+        last |= (digits & 15).astype(np.uint64) << _DIGIT_BITS
         return last, long, leading
 
     def _load_words(self, end: I64, digits: U8) -> U64:
@@ -171,7 +181,8 @@ _STRING = compile_later(rb'"(?:[^"\\]|\\.)*"')
 _INTEGER = compile_later(rb"(?<![.\d])1([0-9]{4})1")
 _EXPONENT = compile_later(rb"\d[eE]")
 _MARKERS = compile_later(r"1([0-9]{4})1")
-_DECIMAL = compile_later(r"-?1([0-9]{4})1\.1([0-9]{4})1")
+_NUMBER = compile_later(r"(-)?1([0-9]{4})1(?:\.1([0-9]{4})1)?")
+_MAX_RUNS = 10_000  # a marker has four digits
 
 
 TIME, DURATION, ID, VALUE = "ts", "dur", "id", "value"
@@ -219,7 +230,7 @@ def parse_template(masked_text: bytes, opening: bytes = b"{") -> Template | None
     """
     pieces = masked_text.removesuffix(b",").split(RUN_MARK)
     run_count = len(pieces) - 1
-    if not masked_text.endswith(b",") or not 0 < run_count < 10_000 or b"\\u" in masked_text:
+    if not masked_text.endswith(b",") or run_count > _MAX_RUNS or b"\\u" in masked_text:
         return None
     text = opening + b"".join(b"%b1%04d1" % (piece, k) for k, piece in enumerate(pieces[:-1])) + pieces[-1]
     try:
@@ -276,15 +287,15 @@ def _locate_entry_numbers(entry: dict[str, Any]) -> dict[str, NumberPosition | N
 
 
 def _locate_integer(value: Any) -> NumberPosition | None:
-    match = _MARKERS.fullmatch(str(abs(value))) if type(value) is int else None
-    return NumberPosition(int(match[1]), -1, value < 0) if match else None
+    return _locate_number(value) if type(value) is int else None
 
 
 def _locate_number(value: Any) -> NumberPosition | None:
-    if type(value) is not float:
-        return _locate_integer(value)
-    match = _DECIMAL.fullmatch(repr(value))
-    return NumberPosition(int(match[1]), int(match[2]), value < 0) if match else None
+    match = _NUMBER.fullmatch(repr(value)) if type(value) in (int, float) else None
+    if match is None:
+        return None
+    sign, run, fraction = match.groups()
+    return NumberPosition(int(run), -1 if fraction is None else int(fraction), sign is not None)
 
 
 def _locate_args(args: dict[str, Any], group: int) -> dict[str, NumberPosition | None]:
@@ -385,12 +396,11 @@ class LayoutTable(dict[bytes, int]):
         head_runs = numbered.template.head_runs
         if ends[-1] >= _MAX_ENTRY_BYTES or any(lengths[run] > most for _, run, _, most in numbered.wanted_numbers):
             return False
-        if max(lengths) > MAX_DIGITS:
-            integer_runs = numbered.template.integer_runs.tolist()
-            if any(length > _MAX_INTEGER_DIGITS for length in compress(lengths, integer_runs)):
-                return False
-            if any(lengths[run] > MAX_DIGITS for run in head_runs):
-                return False
+        integers = compress(lengths, numbered.template.integer_runs.tolist())
+        if any(length > _MAX_INTEGER_DIGITS for length in integers) or any(
+            lengths[run] > MAX_DIGITS for run in head_runs
+        ):
+            return False
         self.byte_length[code] = ends[-1]
         self.template_code[code] = numbered.code
         self.group[code] = numbered.template.group

@@ -112,7 +112,7 @@ class EntryNumbers:
     def _read_nanoseconds(self, name: str) -> tuple[I64, I64] | None:
         """Return the entries that have it, and its values, int64[k]; None if one is too large."""
         entries, value = self._read_integers(name)
-        if value.max(initial=0) > _MAX_MICROSECONDS[name] or value.min(initial=0) < -_MAX_MICROSECONDS[name]:
+        if (np.abs(value) > _MAX_MICROSECONDS[name]).any():
             return None
         value = value * 1000
         fraction = self._slice_of(FRACTION_OF[name])
@@ -240,6 +240,10 @@ class TemplateDecoder:
         return np.fromiter(map(self._head_codes.__getitem__, keys), np.int32, len(keys))
 
 
+_HASH_SHIFT = np.uint64(32)
+"""Bits by which a product is shifted into itself: a multiplication changes only the bits above those that differ."""
+
+
 class PlainEntries:
     """n entries of one text, all of known layouts. `begin` int64[n]: where each begins, after its first _MARK_BYTES."""
 
@@ -253,9 +257,7 @@ class PlainEntries:
 
     def has_leading_zero(self, zeros: I64) -> bool:
         """Tell whether one of these zeros begins a number such as 007, which JSON does not allow."""
-        if not len(zeros):
-            return False
-        entry = np.searchsorted(self.begin, zeros, side="right") - 1
+        entry = np.searchsorted(self.begin, zeros) - 1
         positions = zip(self.layout[entry].tolist(), (zeros - self.begin[entry]).tolist(), strict=True)
         return any(self._layouts.is_integer_part(layout, offset) for layout, offset in positions)
 
@@ -291,13 +293,13 @@ class PlainEntries:
         end = ends_of(positions) + np.repeat(self.begin, run_count)
         runs, long, leading = self._digit_mask.read_hash_words(end.astype(np.int64), digits_of(positions))
         runs *= factors[0]
-        runs ^= runs >> np.uint64(32)
+        runs ^= runs >> _HASH_SHIFT
         if len(long):
-            runs[long] += leading
+            runs[long] ^= leading
             runs[long] *= factors[1]
-            runs[long] ^= runs[long] >> np.uint64(32)
-        runs *= (number.view(np.uint64) << np.uint64(1)) + factors[1]
-        runs ^= runs >> np.uint64(29)
+            runs[long] ^= runs[long] >> _HASH_SHIFT
+        runs *= (number.view(np.uint64) << np.uint64(1)) ^ factors[1]
+        runs ^= runs >> _HASH_SHIFT
         sums = np.zeros(len(runs) + 1, np.uint64)
         np.cumsum(runs, out=sums[1:])
         keys = sums[last] - sums[last - run_count]
