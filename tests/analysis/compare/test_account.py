@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+from fractions import Fraction
 from functools import cache
 from itertools import combinations, islice
 from pathlib import Path
@@ -17,11 +19,15 @@ from tests.helpers.trace_builder import Entry, cpu, step, trace
 from torchprof_tui.analysis.compare.account import (
     CAUSE,
     CLASS,
+    COPIES,
+    EXPOSED,
+    OUTSIDE,
     Account,
     PartChange,
     build_account,
     divide_evenly,
     group_account,
+    label_part,
 )
 from torchprof_tui.analysis.compare.comparison import require_torch_trace
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
@@ -69,6 +75,7 @@ def check_account(a: SideAnalysis, b: SideAnalysis) -> Account:
     ):
         assert sum(times) == total
         assert min(times, default=0) >= 0
+        assert all(part.a or part.b for part in account.parts)
         assert abs(total - (side.span[1] - side.span[0]) / side.side.step_count) <= 0.5
     assert sum(part.delta for part in account.parts) == account.delta == account.b - account.a
     assert mirror.delta == -account.delta
@@ -151,6 +158,63 @@ def test_groups_have_all_of_both_sides(by: str) -> None:
     assert sum(group.b for group in groups) == account.b
 
 
+def test_groups_are_classes_of_gpu_work_or_causes_of_idle_time() -> None:
+    def change(part_id: str, a: int, b: int, noise: float | None = 1.0) -> PartChange:
+        return PartChange(part_id, label_part(part_id), a, b, noise)
+
+    parts = (
+        change("gpu:gemm", 10, 30),
+        change("gpu:memory", 5, 6),
+        change("idle:host_code", 7, 7),
+        change(COPIES, 9, 6),
+    )
+    rows = {by: group_account(Account(31, 49, 1.0, parts, True), by) for by in (CLASS, CAUSE)}
+    assert [(row.id, row.label, row.a, row.b, row.noise) for row in rows[CLASS]] == [
+        ("GPU: gemm", "GPU: gemm", 10, 30, None),
+        ("GPU does not compute", "GPU does not compute", 16, 13, None),
+        ("GPU: memset", "GPU: memset", 5, 6, None),
+    ]
+    assert [(row.label, row.a, row.b) for row in rows[CAUSE]] == [
+        ("GPU computes", 15, 36),
+        ("copies", 9, 6),
+        ("GPU idle: host code", 7, 7),
+    ]
+    of_cpu = Account(8, 8, None, (change("cpu:cpu_op", 3, 4), change("cpu:input", 5, 4)), False)
+    assert [row.label for row in group_account(of_cpu, CLASS)] == ["CPU: CPU op", "CPU: data loader"]
+    assert group_account(of_cpu, CLASS) == group_account(of_cpu, CAUSE)
+
+
+@pytest.mark.parametrize(
+    ("part_id", "label"),
+    [
+        (OUTSIDE, "outside the program"),
+        (EXPOSED, "exposed communication"),
+        ("gpu:flash_attention", "GPU: flash attention"),
+        ("idle:cpu_sync", "GPU idle: CPU sync"),
+        ("cpu:host_code", "CPU: outside any op"),
+        ("cpu:ops", "CPU: ops"),
+        ("another", "another"),
+    ],
+)
+def test_labels_of_parts(part_id: str, label: str) -> None:
+    assert label_part(part_id) == label
+
+
+def test_parts_beyond_their_noise_come_first_and_the_largest_of_them() -> None:
+    a = SideAnalysis(of_steps(*[op_with_work("aten::mm", 10, 30, 300 + k % 2, GEMM) for k in range(4)]), "a")
+    b = SideAnalysis(of_steps(*[op_with_work("aten::mm", 10, 30, 301 + 99 * (k % 2), GEMM) for k in range(4)]), "b")
+    for account in (build_account(a, b), build_account(b, a), build_account(a, a)):
+        keys = [(part.is_within_noise is True, -abs(part.delta), part.id) for part in account.parts]
+        assert keys == sorted(keys)
+    c = SideAnalysis(of_steps(*[op_with_work("aten::mm", 10, 60, 400, GEMM) for _ in range(4)]), "c")
+    assert [part.is_within_noise for part in build_account(b, c).parts][:1] == [False]
+
+
+def test_the_ratio_is_of_a() -> None:
+    assert [Account(a, b, None, (), True).ratio for a, b in ((100, 105), (100, 50), (0, 7))] == [0.05, -0.5, 0.0]
+    assert Account(100, 105, None, (), True).delta_beyond_noise is None
+
+
 @pytest.mark.parametrize(
     ("a", "b", "noise", "is_within"),
     [(10, 10, 0.0, True), (10, 11, 0.0, False), (10, 12, 2.0, True), (10, 8, 2.0, True), (10, 7, 2.0, False)],
@@ -228,6 +292,8 @@ def test_rounding_keeps_the_sum(count: int) -> None:
     random_numbers = random.Random(count)
     for _ in range(200):
         times = {f"part {k}": random_numbers.randrange(50) for k in range(random_numbers.randrange(1, 9))}
-        divided = divide_evenly(times, count)
-        assert abs(sum(divided.values()) - sum(times.values()) / count) <= 0.5
-        assert all(abs(divided[part] - time / count) <= 1 for part, time in times.items())
+        expected = {part: time // count for part, time in times.items()}
+        while sum(expected.values()) < math.floor(Fraction(sum(times.values()), count) + Fraction(1, 2)):
+            lost = {part: Fraction(time, count) - expected[part] for part, time in times.items()}
+            expected[max(times, key=lambda part: lost[part])] += 1  # the first of those that lost most
+        assert divide_evenly(times, count) == expected

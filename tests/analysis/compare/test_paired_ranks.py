@@ -8,6 +8,7 @@ import pytest
 from tests.helpers.paths import find_shared_trace
 from tests.helpers.pattern_traces import GEMM, NCCL, op_with_work
 from tests.helpers.trace_builder import Entry, step, trace
+from torchprof_tui.analysis.compare import account
 from torchprof_tui.analysis.compare.account import EXPOSED
 from torchprof_tui.analysis.compare.comparability import list_recording_differences
 from torchprof_tui.analysis.compare.comparison import Comparison
@@ -57,6 +58,14 @@ def test_a_wait_that_differs_in_each_step_is_a_cause() -> None:
         (part.id, part.delta, part.noise) for part in comparison.account.parts
     ]
     assert back.verdict.why.startswith("B waits 3.33 ms more, as A comes later")
+
+
+def test_parts_of_a_sample_of_the_steps_and_the_duration_of_all_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(account, "MAX_MEASURED_STEPS", 3)
+    for count, sample in ((1, [3]), (3, [3, 4, 5]), (4, [3, 4, 6]), (6, [3, 5, 8])):
+        found = compare(run_rank(0, (100,) * count), run_rank(1, (1_100,) * count)).account
+        assert [number for number, _ in found.by_step] == list(range(3, 3 + count))
+        assert {tuple(number for number, _ in part.by_step) for part in found.parts} == {tuple(sample)}
 
 
 def test_what_goes_both_ways_is_within_the_noise() -> None:

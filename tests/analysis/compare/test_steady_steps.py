@@ -10,7 +10,13 @@ from tests.helpers.pattern_traces import GEMM, op_with_work
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, overhead, runtime, step, trace
 from torchprof_tui.analysis.compare.op_tree import Side
 from torchprof_tui.analysis.compare.side_analysis import choose_side
-from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, ComparisonError, StepSelection, parse_step_numbers
+from torchprof_tui.analysis.compare.step_selection import (
+    AUTOMATIC,
+    ComparisonError,
+    StepSelection,
+    parse_step_numbers,
+    split_sides,
+)
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules import warmup
 from torchprof_tui.analysis.time.chance import estimate_difference_noise, estimate_spread, estimate_standard_error
@@ -116,9 +122,23 @@ def test_a_range_takes_whole_steps_or_is_one_piece() -> None:
         choose(tables, StepSelection(time_range=(900_000, 930_000)))
 
 
-@pytest.mark.parametrize(("text", "expected"), [("3", (3, 3)), ("#3", (3, 3)), ("3..7", (3, 7)), ("#3..#7", (3, 7))])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("3", (3, 3)), ("#3", (3, 3)), ("3..7", (3, 7)), ("#3..#7", (3, 7)), ("7..7", (7, 7))]
+)
 def test_step_numbers_are_parsed(text: str, expected: tuple[int, int]) -> None:
     assert parse_step_numbers(text) == expected
+
+
+def test_steps_for_both_sides_are_split_at_the_slash() -> None:
+    assert split_sides("3..7") == ("3..7", "3..7")
+    assert split_sides("3/4/5") == ("3", "4/5")
+    assert split_sides("3/") == ("3", "")
+
+
+def test_steps_are_chosen_automatically_without_numbers_and_range() -> None:
+    assert AUTOMATIC.is_automatic
+    for selection in (StepSelection((1, 2)), StepSelection(None, (1, 2)), StepSelection((1, 2), (1, 2))):
+        assert not selection.is_automatic
 
 
 @pytest.mark.parametrize("text", ["", "x", "7..3", "-1", "3..", "..7"])

@@ -13,7 +13,7 @@ from torchprof_tui.analysis.patterns.verdict.cpu_only import build_cpu_time_tree
 from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, COPIES, EXPOSED, OUTSIDE
 from torchprof_tui.analysis.time.chance import estimate_difference_noise, estimate_paired_noise
-from torchprof_tui.trace.core.arrays import F64, sorted_unique
+from torchprof_tui.trace.core.arrays import F64
 from torchprof_tui.trace.core.records import record
 
 GPU_CLASS, IDLE, CPU = "gpu:", "idle:", "cpu:"
@@ -181,9 +181,7 @@ def label_part(part_id: str) -> str:
 def _sample_steps(side: SideAnalysis) -> Sequence[int]:
     """Choose the steps that are measured one by one: all, or MAX_MEASURED_STEPS of them in even distances."""
     count = side.side.step_count
-    if count <= MAX_MEASURED_STEPS:
-        return range(count)
-    chosen: list[int] = sorted_unique(np.linspace(0, count - 1, MAX_MEASURED_STEPS).astype(np.int64)).tolist()
+    chosen: list[int] = np.linspace(0, count - 1, min(count, MAX_MEASURED_STEPS)).astype(np.int64).tolist()
     return chosen
 
 
