@@ -90,8 +90,9 @@ def test_args_say_where_gpu_work_ran_not_pid_and_tid() -> None:
         event("b", 2, 1, "kernel", pid=0, tid=7, args={"device": 0, "stream": 7}),
         event("c", 4, 1, "kernel", pid="0", tid="7"),
         event("d", 6, 1, "cuda_sync", pid=0, tid=1, args={"stream": 4294967295, "device": 0}),
+        event("e", 8, 1, "kernel", pid=0, tid=7, args={"device": 0}),
     )
-    assert [(lane.label, len(lane)) for lane in made.lanes] == [("stream 7", 3), ("device sync", 1)]
+    assert [(lane.label, len(lane)) for lane in made.lanes] == [("stream 7", 4), ("device sync", 1)]
 
 
 def test_the_pid_says_the_device_where_args_say_only_the_stream() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.helpers import slow_reference
@@ -23,6 +23,8 @@ def nested(lanes: list[Lane], flat: list[bool] | None = None) -> tuple[list[int]
     start = np.array([start for start, _ in events], np.int64)
     duration = np.array([duration for _, duration in events], np.int64)
     found = nesting.nest_lanes(first, np.array(flat or [False] * len(lanes), np.bool_), start, duration)
+    if not any(flat or []):
+        assert nesting.find_parents(first, start, duration).tolist() == found.parent.tolist()
     return found.row.tolist(), found.parent.tolist(), nesting.compute_self_durations(found, start, duration).tolist()
 
 
@@ -121,6 +123,27 @@ def test_frames_that_are_open_all_the_time_do_not_keep_a_lane_together() -> None
     assert nested([in_order(lane)]) == expected([in_order(lane)])
 
 
+def test_enclosing_frames_are_looked_through_up_to_a_depth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At each level, a frame holds four events, one after the other, and the frame of the next level."""
+    lane: Lane = []
+    for level in range(5):
+        lane += [(100 * level, 1000 - 200 * level), *((100 * level + 10 * k, 10) for k in range(1, 5))]
+    start, duration = np.array(in_order(lane), np.int64).T
+    for depth, bounds in enumerate([[0], [0, 1, 3, 5], [0, 1, 3, 5, 6, 8, 10], [0, 1, 3, 5, 6, 8, 10, 11, 13, 15]]):
+        monkeypatch.setattr(nesting, "_MAX_DEPTH", depth)
+        parts = divide_lanes(np.array([0, len(lane)]), np.array([False]), start, duration, 2)
+        assert parts.first.tolist() == [*bounds, len(lane)]
+        rows = [(bound + 4) // 5 for bound in bounds]
+        assert (parts.row.tolist(), parts.parent.tolist()) == (rows, [5 * row - 5 if row else -1 for row in rows])
+
+
+def test_lanes_are_batched_up_to_a_size() -> None:
+    first = np.array([0, 3, 5, 5, 9, 20, 21])
+    assert list(nesting._batch_lanes(first, 5)) == [slice(0, 3), slice(3, 4), slice(4, 5), slice(5, 6)]
+    assert list(nesting._batch_lanes(first, 9)) == [slice(0, 4), slice(4, 5), slice(5, 6)]
+    assert list(nesting._batch_lanes(np.array([0]), 5)) == []
+
+
 @pytest.mark.parametrize("beyond", [1, 2])
 def test_an_event_that_ends_one_nanosecond_later_is_not_contained(beyond: int) -> None:
     assert nested([[(0, 5), (3, 2)]]) == ([0, 1], [-1, 0], [3, 2])
@@ -199,9 +222,12 @@ def test_nothing_at_all() -> None:
     assert nested([[], []]) == ([], [], [])
 
 
-@given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 30), st.booleans()), max_size=60))
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 30), st.booleans()), max_size=60))
+@example([(2, 5, False), (3, 1, True), (3, 5, False), (4, 5, False), (9, 9, True), (8, 1, False), (16, 1, False)])
 def test_held_rows_against_a_dict(calls: list[tuple[int, int, bool]]) -> None:
-    held = RowAllocator()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pushed_events, "_FIRST_ROWS", 2)
+        held = RowAllocator()
     ends: dict[int, int] = {}
     for now, (row, length, hold) in enumerate(calls):
         if hold:

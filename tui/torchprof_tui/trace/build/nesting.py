@@ -127,6 +127,8 @@ _MAX_PEEL_ROUNDS = 16
 _PEELED_SHARE = 0.95
 """Rounds of dropping leaves before the one-by-one pass; each shortens the list to this share of it, or is the last."""
 
+_FEW_EVENTS = 1000  # so many are passed one by one in about the time of a round
+
 
 @record
 class Nesting:
@@ -383,7 +385,7 @@ def _find_crossings(start: I64, end: I64) -> tuple[I32, I32]:
         branch = np.maximum.accumulate(np.where(leaf, -1, np.arange(size)))
         keep = ~leaf | ((branch >= 0) & (end[branch] < end))
         rest, start, end = rest[keep], start[keep], end[keep]
-        if len(rest) > _PEELED_SHARE * size or len(rest) < 1000:
+        if len(rest) > _PEELED_SHARE * size or len(rest) < _FEW_EVENTS:
             break
     starts, ends = cast("list[int]", start.tolist()), cast("list[int]", end.tolist())
     stack: list[int] = []

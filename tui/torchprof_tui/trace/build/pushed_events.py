@@ -23,6 +23,7 @@ from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.core.records import record
 
 _FREE = -(2**63)
+_FIRST_ROWS = 64  # rows that a tree of rows has at first; a power of two
 
 
 class RowAllocator:
@@ -31,7 +32,7 @@ class RowAllocator:
     __slots__ = ("_size", "_tree")
 
     def __init__(self) -> None:
-        self._size = 64
+        self._size = _FIRST_ROWS
         self._tree = [_FREE] * (2 * self._size)
 
     def hold_row(self, row: int, until: int) -> None:
