@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union, unite
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, find_range_at, union, unite
 
 SPAN = 400
 
@@ -41,6 +41,41 @@ def test_operations_agree_with_sets_of_single_times(count: int, other_count: int
             _check_form(found)
             assert _list_times(found) == expected
         assert one.measure_overlap(other) == (one & other).total
+
+
+@pytest.mark.parametrize("count", [0, 1, 12])
+def test_times_and_ranges_are_measured_as_sets_of_single_times(count: int) -> None:
+    rng = np.random.default_rng(count)
+    for _ in range(20):
+        one = _random_set(rng, count)
+        times = _list_times(one)
+        points = np.arange(-2, SPAN + 4)
+        assert one.total == len(times)
+        assert one.contains(points).tolist() == [point in times for point in points.tolist()]
+        before = [sum(time < point for time in times) for point in points.tolist()]
+        assert one.measure_before(points).tolist() == before
+        t0, t1 = rng.integers(-2, SPAN + 3, (2, 20))
+        t1 = np.where(rng.random(20) < 0.3, t0 + 1, t1)
+        for low, high in zip(t0.tolist(), t1.tolist(), strict=True):
+            inside = {time for time in times if low <= time < high}
+            clipped = one.clip(low, high)
+            _check_form(clipped)
+            assert _list_times(clipped) == inside
+            assert one.measure_between(low, high) == len(inside)
+        expected = [before[high + 2] - before[low + 2] for low, high in zip(t0.tolist(), t1.tolist(), strict=True)]
+        assert one.measure_within(t0, t1).tolist() == expected
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 9])
+def test_the_last_range_that_began_is_found(count: int) -> None:
+    rng = np.random.default_rng(count)
+    for _ in range(20):
+        starts = np.sort(rng.integers(0, 20, count))
+        ends = starts + rng.integers(0, 9, count)
+        times = np.arange(-1, 32)
+        began = [max((k for k in range(count) if starts[k] <= time), default=-1) for time in times.tolist()]
+        expected = [k if k >= 0 and time < ends[k] else -1 for k, time in zip(began, times.tolist(), strict=True)]
+        assert find_range_at(starts, ends, times).tolist() == expected
 
 
 @pytest.mark.parametrize("counts", [(), (0,), (5,), (0, 7, 0), (9, 30, 4, 1)])

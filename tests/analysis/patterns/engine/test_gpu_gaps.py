@@ -142,8 +142,16 @@ def test_inside_a_graph_whose_launch_call_goes_on_nothing_waits_for_the_cpu() ->
     ]
     checker = Checker(trace(*entries))
     assert checker.gap_finder.clip(35 * US, 65 * US).time_by_cause() == {IdleCause.QUEUED: 20 * US}
+    alone = Checker(trace(*entries[2:5]))  # the first two pieces of work on the device
+    assert alone.gap_finder.clip(15 * US, 45 * US).time_by_cause() == {IdleCause.QUEUED: 20 * US}
     first = checker.gap_finder.clip(10 * US, 35 * US)
     assert first.time_by_cause()[IdleCause.LAUNCH] == 10 * US  # until its first work starts, the call holds it up
+
+
+def test_a_trace_without_steps_has_no_repeated_steps() -> None:
+    repeats = Checker(trace(*op_with_work("aten::mm", 0, 10, 90, GEMM))).gap_finder.repeated_steps
+    shapes = [array.shape for array in (repeats.steps, repeats.events, repeats.gap_start, repeats.gap_end)]
+    assert shapes == [(0,), (0, 0), (0, 0), (0, 0)]
 
 
 def test_a_range_has_the_gaps_that_overlap_it() -> None:
@@ -163,6 +171,8 @@ def test_a_range_has_the_gaps_that_overlap_it() -> None:
         (300, 400): [],
     }
     assert checker.gap_finder.clip(150 * US, 200 * US).duration.tolist() == [50 * US]
+    gaps = checker.gap_finder.gaps
+    assert checker.gap_finder.clip(int(gaps.start.min()), int(gaps.end.max())) is gaps  # measured once
 
 
 @pytest.mark.parametrize(

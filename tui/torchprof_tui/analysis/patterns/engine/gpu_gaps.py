@@ -224,10 +224,11 @@ class GapFinder(HostActivities):
         """Return the gaps that overlap the range, clipped to it; pieces that it cuts are measured again."""
         gaps = self.gaps
         keep = (gaps.start < t1) & (gaps.end > t0)
-        if keep.all() and (not len(gaps) or (int(gaps.start.min()) >= t0 and int(gaps.end.max()) <= t1)):
-            return gaps
-        gaps = gaps.select(keep)
+        if not keep.all():
+            gaps = gaps.select(keep)
         is_cut = np.flatnonzero((gaps.start < t0) | (gaps.end > t1))
+        if not len(is_cut):
+            return gaps
         start, end, time = np.maximum(gaps.start, t0), np.minimum(gaps.end, t1), gaps.time.copy()
         clipped = replace(gaps, start=start, end=end, time=time)
         time[is_cut] = self._measure_pieces(clipped.select(is_cut))

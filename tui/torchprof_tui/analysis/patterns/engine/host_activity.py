@@ -257,8 +257,7 @@ def _add_other_threads(own: list[ThreadActivity], number: int) -> ThreadActivity
     for index, own_part in enumerate(own[number]):
         others = unite(activity[index] for other_number, activity in enumerate(own) if other_number != number)
         remaining = others - assigned
-        if index < len(own[number]) - 1:
-            assigned = assigned | remaining
+        assigned = assigned | remaining
         combined.append(own_part | remaining)
     return tuple(combined)
 
