@@ -469,6 +469,49 @@ def test_the_key_is_of_the_file_or_of_what_names_a_remote_one(trace: Path, tmp_p
     assert disk_cache.find_sketch_path("host:a.json", None, 1) is None
 
 
+def test_a_remote_trace_is_found_by_its_identity() -> None:
+    draft = disk_cache.create_draft("host:a.json")
+    (draft.folder / "columns").write_text("remote")
+    assert disk_cache.is_in_cache_folder(draft.folder)
+    assert not disk_cache.is_cached("first")
+    assert disk_cache.find_by_identity("host:a.json", "first") is None
+    draft.publish()  # without an identity it stays a draft
+    assert not draft.ready
+    draft.publish("first")
+    draft.publish("second")  # it has a name
+    assert [disk_cache.is_cached(identity) for identity in ("first", "second")] == [True, False]
+    found = disk_cache.find_by_identity("other:b.json", "first")
+    assert found is not None
+    assert (found.folder, found.key, found.ready, found.is_sealed) == (draft.folder, draft.key, True, True)
+    assert (found.folder / "columns").read_text() == "remote"
+
+
+def test_a_draft_outside_of_the_cache_is_not_published() -> None:
+    draft = disk_cache.create_draft("host:a.json", cache=False)
+    assert not disk_cache.is_in_cache_folder(draft.folder)
+    draft.publish("first")
+    assert not draft.ready
+    assert not disk_cache.is_cached("first")
+
+
+def test_without_a_free_descriptor_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(OSError, match="Too many open files"):
+        disk_cache.create_draft("trace.json", cache=False)
+
+
+def test_an_entry_without_its_lock_file_is_discarded(trace: Path) -> None:
+    entry = fill(trace)
+    (entry.folder / "lock").unlink()
+    folder = entry.folder
+    entry.discard()
+    assert not folder.exists()
+    assert not entry.ready
+
+
 def test_a_sketch_is_read_as_it_was_stored(trace: Path, home: Path) -> None:
     path = disk_cache.find_sketch_path(str(trace), "identity", 1)
     assert disk_cache.read_sketch(path) == b""

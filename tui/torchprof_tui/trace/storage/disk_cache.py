@@ -31,6 +31,7 @@ import time
 import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 from torchprof_tui import __version__
@@ -212,7 +213,7 @@ def find_usable_folder() -> Path | None:
         if is_default or all(_is_own_item(item) for item in os.scandir(folder)):
             with contextlib.suppress(FileExistsError):
                 tag = os.open(folder / TAG_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-                with open(tag, "wb", buffering=0) as file:
+                with FileIO(tag, "w") as file:
                     file.write(TAG_TEXT)
             return folder
     except OSError:
@@ -496,7 +497,7 @@ def _compute_seal(folder: Path, key: str) -> str:
 
 def _read_file(path: str | os.PathLike[str], max_bytes: int = -1) -> bytes:
     """Read a file, or its begin, without waiting where it is a pipe. Raises OSError."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
+    with FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK)) as file:
         return file.read(max_bytes) or b""
 
 
