@@ -22,7 +22,7 @@ from tests.helpers.pattern_traces import (
     op_with_work,
     waiting,
 )
-from tests.helpers.trace_builder import annotation, cpu, runtime, trace
+from tests.helpers.trace_builder import annotation, cpu, overhead, runtime, trace
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import table_sums
 
@@ -61,6 +61,17 @@ def test_fires_absent_cannot_tell(name: str, state: State) -> None:
 
 def test_every_pattern_has_a_trace_for_each_answer() -> None:
     assert not find_missing_answers(table_sums, CASES)
+
+
+def test_the_busy_share_is_of_the_printed_time() -> None:
+    """The GPU works for 36 times 5 µs of four steps in 3,990 µs, in which the profiler writes for 410 µs."""
+    assert check_pattern(trace(*waiting()), "overhead-bound").answer.seen.startswith(
+        "GPU busy 4.5 % of the steps (3.99 ms)"
+    )
+    flushes = [overhead("Buffer Flush", start, 82) for start in range(101, 600, 105)]
+    assert check_pattern(trace(*waiting(), *flushes), "overhead-bound").answer.seen.startswith(
+        "GPU busy 5.0 % of the steps (3.58 ms without the profiler's own time)"
+    )
 
 
 BACKWARD = "aten::convolution_backward"

@@ -23,6 +23,7 @@ from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.throughput.roofline import GpuClassSummary, summarize_classes
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -180,6 +181,15 @@ class ScopeView:
         """
         left_out = self.gaps.time[:, [IdleCause.PROFILER, IdleCause.LEAD_IN]].sum()
         return self.window_length * len(self.tables.devices) - int(left_out)
+
+    @property
+    def counted_length(self) -> str:
+        """The length of the window as `device_time` counts it, e.g. "75.1 ms without the profiler's own time"."""
+        counted = format_duration(self.device_time // max(len(self.tables.devices), 1))
+        if counted == format_duration(self.window_length):
+            return counted
+        by_profiler = self.gaps.time[:, IdleCause.PROFILER].any()
+        return f"{counted} without " + ("the profiler's own time" if by_profiler else "the start of the recording")
 
     def share_of_device_time(self, times: dict[int, Intervals]) -> float:
         """Return the time in these intervals within the window, as a share of `device_time`."""

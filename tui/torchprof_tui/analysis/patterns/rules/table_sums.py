@@ -61,10 +61,10 @@ def overhead_bound(view: ScopeView) -> Answer:
         return Answer.cannot_tell("no CPU thread was recorded")
     shares = view.shares
     if not shares.is_overhead_bound:
-        return Answer.absent(f"GPU busy {format_percent(shares.busy)} of {format_duration(view.window_length)}")
+        return Answer.absent(f"GPU busy {format_percent(shares.busy)} of {view.counted_length}")
     scope_label = "the steps" if len(view.steps) else "the range"
     summary = (
-        f"GPU busy {format_percent(shares.busy)} of {scope_label} ({format_duration(view.window_length)}): "
+        f"GPU busy {format_percent(shares.busy)} of {scope_label} ({view.counted_length}): "
         "it waited for the CPU to dispatch and launch"
     )
     evidence = view.representative_events()
@@ -91,9 +91,7 @@ def overhead_bound(view: ScopeView) -> Answer:
 def compute_bound(view: ScopeView) -> Answer:
     shares = view.shares
     if shares.compute < thresholds.GPU_BUSY_HIGH.value:
-        return Answer.absent(
-            f"kernels run for {format_percent(shares.compute)} of {format_duration(view.window_length)}"
-        )
+        return Answer.absent(f"kernels run for {format_percent(shares.compute)} of {view.counted_length}")
     work, trace, has_launch = view.work, view.trace, view.work.launch >= 0
     if not has_launch.any():
         return Answer.cannot_tell(NO_LINKS)
@@ -105,7 +103,7 @@ def compute_bound(view: ScopeView) -> Answer:
         )
     heaviest = work.events.row[find_largest(view.work_time, 20)]
     return Answer.fired(
-        f"kernels run for {format_percent(shares.compute)} of {format_duration(view.window_length)}; the median "
+        f"kernels run for {format_percent(shares.compute)} of {view.counted_length}; the median "
         f"launch is {format_duration(delay)} ahead",
         np.sort(heaviest),
     )
