@@ -71,6 +71,7 @@ def send(process: subprocess.Popen[bytes], kind: bytes, payload: bytes) -> None:
     process.stdin.flush()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", keep_some(["a closed page", "the key q"], 1))
 def test_the_app_talks_to_a_server_over_pipes(end: str) -> None:
     process = start(SAMPLE, "--no-cache", TERM="dumb")

@@ -38,7 +38,7 @@ def test_version_is_quick() -> None:
 
 
 @pytest.mark.parametrize(
-    "sample", keep_some([one for one in SAMPLES if one.path.is_file()], 12), ids=lambda sample: sample.name
+    "sample", keep_some([one for one in SAMPLES if one.path.is_file()], 4), ids=lambda sample: sample.name
 )
 def test_every_entry_of_a_sample_is_accounted_for(sample: Any, capsys: pytest.CaptureFixture[str]) -> None:
     told = read_json_answer(capsys, "info", f"sample:{sample.name}", "--json")
@@ -102,6 +102,7 @@ def test_the_cache_can_be_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "at most" in run_program("cache").stdout
 
 
+@pytest.mark.long
 def test_a_folder_that_holds_other_things_is_no_cache(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,6 +248,7 @@ def test_help_helps(words: list[str], capsys: pytest.CaptureFixture[str]) -> Non
     assert "torchprof-tui" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_it_works_beside_foreign_packages_of_its_folder_names(tmp_path: Path) -> None:
     """The user's repository may have `tui/` or `sample_traces/` on the path: neither breaks the other."""
     for name in ("tui", "sample_traces", "profiler_runs"):
@@ -266,7 +268,7 @@ def test_it_works_beside_foreign_packages_of_its_folder_names(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("command", "encoding"), keep_some(product(["check", "info", "table"], ["ascii", "latin-1"]), 2)
+    ("command", "encoding"), keep_some(product(["check", "info", "table"], ["ascii", "latin-1"]), 1)
 )
 def test_an_output_that_is_not_utf_8_substitutes_what_it_lacks(command: str, encoding: str) -> None:
     words = [sys.executable, "-m", "torchprof_tui", command, "sample:matmul_add_64_cold_eager"]

@@ -39,6 +39,7 @@ def test_open_a_sample_search_and_quit() -> None:
     assert "Traceback" not in terminal.text
 
 
+@pytest.mark.long
 def test_from_the_start_screen_with_one_key(tmp_path: Path) -> None:
     state = {"XDG_STATE_HOME": str(tmp_path / "state")}
     with Terminal([str(PROGRAM)], columns=80, lines=24, folder=tmp_path, **state) as terminal:
@@ -75,6 +76,7 @@ def test_a_file_that_is_no_trace_ends_with_one_line(tmp_path: Path) -> None:
     assert "Traceback" not in terminal.text
 
 
+@pytest.mark.long
 def test_a_hangup_leaves_no_folder_behind(tmp_path: Path) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
@@ -86,6 +88,7 @@ def test_a_hangup_leaves_no_folder_behind(tmp_path: Path) -> None:
     assert not list(temporary.glob("torchprof-tui-*"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "environment", keep_some([{"NO_COLOR": "1"}, {"TERM": "xterm"}, {"COLORTERM": "truecolor"}], 1)
 )
@@ -96,6 +99,7 @@ def test_kinds_of_terminals(environment: dict[str, str]) -> None:
         assert terminal.wait_for_end() == 0
 
 
+@pytest.mark.long
 def test_the_ranks_of_a_run_unfold_one_by_one() -> None:
     with Terminal([str(PROGRAM), "sample:train_gpt_2ranks"]) as terminal:
         terminal.wait_for("2 ranks", "clocks by shared base time", "▾ rank 0", "rank 0 CPU")  # they fit: open

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.command_line import PROGRAM, read_error_line
+from tests.helpers.long_run import keep_some
 from tests.helpers.terminal import Terminal
 from torchprof_samples import find
 
@@ -39,7 +40,7 @@ def start(*, before: str = "") -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", keep_some([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], 1))
 def test_a_command_that_a_signal_ends_cleans_up_and_says_which(number: signal.Signals) -> None:
     process = start()
     process.send_signal(number)
@@ -47,6 +48,7 @@ def test_a_command_that_a_signal_ends_cleans_up_and_says_which(number: signal.Si
     assert (process.returncode, out, err) == (128 + number, "cleaned up\n", "")
 
 
+@pytest.mark.long
 def test_nohup_is_respected() -> None:
     process = start(before="import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n")
     process.send_signal(signal.SIGHUP)
@@ -55,6 +57,7 @@ def test_nohup_is_respected() -> None:
     assert process.returncode == 128 + signal.SIGTERM
 
 
+@pytest.mark.long
 def test_a_command_that_waits_for_a_pipe_is_ended() -> None:
     process = subprocess.Popen([*PROGRAM, "info", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdin is not None

@@ -62,6 +62,7 @@ def limiting(what: int, limit: int) -> Callable[[], None]:
 # -- resources -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_no_home_folder(tmp_path: Path) -> None:
     kept = {key: value for key, value in os.environ.items() if key not in ("HOME", "TORCHPROF_TUI_CACHE")}
     expected = run_program("table", SAMPLE, "--no-cache").stdout
@@ -80,6 +81,7 @@ def test_64_file_descriptors() -> None:
         assert result.stdout == run_program("check", spec, "--json").stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("megabytes", keep_some([300, 1000], 1))
 def test_little_address_space(megabytes: int) -> None:
     little = limiting(resource.RLIMIT_AS, megabytes << 20)
@@ -91,6 +93,7 @@ def test_little_address_space(megabytes: int) -> None:
         expect_one_line(result, "not enough memory")
 
 
+@pytest.mark.long
 def test_no_address_space_for_threads() -> None:
     code = (
         "import threading, sys\n"
@@ -159,6 +162,7 @@ def test_a_clock_that_was_set_back(cache_home: Path) -> None:
     assert load_opened_trace(str(SAMPLE)).cached
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("state", keep_some(["read-only", "a file", "missing", "removed"], 1))
 def test_the_cache_folder_is_no_help(state: str, cache_home: Path) -> None:
     expected = run_program("table", SAMPLE, "--no-cache").stdout
@@ -178,6 +182,7 @@ def test_the_cache_folder_is_no_help(state: str, cache_home: Path) -> None:
 # -- other processes -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_two_programs_open_a_trace_at_once(cache_home: Path) -> None:
     command = [*PROGRAM, "check", str(LARGER_SAMPLE), "--json"]
     programs = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
@@ -265,6 +270,7 @@ def test_a_trace_that_changes_while_it_is_open(change: Callable[[Path], None], t
         trace.event(0).read_args()
 
 
+@pytest.mark.long
 async def test_the_app_goes_on_when_its_trace_changes(tmp_path: Path) -> None:
     path = write_plain(tmp_path / "trace.json", "one")
     opener = SingleTraceOpener(str(path))
@@ -287,6 +293,7 @@ def screen_text(app: TorchprofApp) -> str:
 # -- the app and its cache -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 async def test_the_app_says_that_a_damaged_entry_was_read_again() -> None:
     loaded = load_opened_trace(str(SAMPLE))
     assert loaded.cache_entry is not None

@@ -34,6 +34,7 @@ COMMANDS = (
 )
 
 
+@pytest.mark.long
 @settings(
     max_examples=settings.default.max_examples // 4,
     deadline=None,
@@ -93,7 +94,7 @@ def hostile(tmp_path: Path, **replaced: Any) -> Path:
             {"External id": DEEP, "Input Dims": DEEP, "Collective name": DEEP, "length": DEEP},
             {"name": "\ud800"},
         ],
-        4,
+        1,
     ),
     ids=str,
 )
@@ -107,6 +108,7 @@ def test_one_kind_of_value_everywhere(
         _call(capsys, "slice", path, "--range", "0:300", "-o", tmp_path / "slice.json")
 
 
+@pytest.mark.long
 def test_a_trace_of_one_kind_of_entry(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     phases = {(entry["ph"], entry.get("cat")) for entry in training(0)}
     for number, (phase, category) in enumerate(sorted(phases, key=str)):

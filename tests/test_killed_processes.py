@@ -50,6 +50,7 @@ def list_children(parent: int) -> list[int]:
     return found
 
 
+@pytest.mark.long
 def test_every_child_of_an_open_trace_may_be_killed() -> None:
     """The shell that guards the terminal, and what still runs after the load."""
     with Terminal([*PROGRAM, str(SAMPLE)]) as terminal:
@@ -73,6 +74,7 @@ def test_every_child_of_an_open_trace_may_be_killed() -> None:
         assert "was killed" not in terminal.text
 
 
+@pytest.mark.long
 async def test_a_killed_splitter_leaves_the_args_readable(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process that writes the text blocks of a gzip file, while the trace is on screen."""
     started: list[WorkerProcess] = []
@@ -168,6 +170,7 @@ def test_without_shared_memory(tmp_path: Path) -> None:
     assert "ProfilerStep#" in picture.read_text()
 
 
+@pytest.mark.long
 def test_the_program_uses_no_shared_memory() -> None:
     """Semaphores and blocks of `multiprocessing` are files in /dev/shm."""
     code = (

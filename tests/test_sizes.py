@@ -56,11 +56,13 @@ def walk_statements(node: ast.AST) -> Iterator[ast.AST]:
             yield from walk_statements(child)
 
 
+@pytest.mark.long
 def test_functions_are_short() -> None:
     lines = [(name, (node.end_lineno or 0) - node.lineno) for name, node, _ in list_functions()]
     assert not [name for name, count in lines if count >= MAX_FUNCTION_LINES]
 
 
+@pytest.mark.long
 def test_functions_are_simple() -> None:
     complexity = {
         f"{name}:{node.lineno}": radon.cc_visit_ast(ast.Module([node], []))[0].complexity

@@ -8,6 +8,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from tests.helpers.paths import ROOT, SAMPLES
 
 
@@ -29,6 +31,7 @@ def test_nothing_heavy_is_imported_before_the_first_frame() -> None:
     assert output_of(code) == "[]\n"
 
 
+@pytest.mark.long
 def test_the_list_of_jobs_does_not_wait_for_what_traces_need() -> None:
     code = (
         "import sys, torchprof_attach.command.screen\n"
@@ -48,6 +51,7 @@ def test_the_start_screen_needs_nothing_that_opens_traces() -> None:
     assert output_of(code) == "[]\n"
 
 
+@pytest.mark.long
 def test_lanes_do_not_wait_for_what_only_the_panels_will_ask() -> None:
     """The explorer is imported while the worker decodes on the same cores; analysis behind panels comes later."""
     code = (
@@ -114,6 +118,7 @@ asyncio.run(main())
 """Program for a fresh interpreter that prints on which thread modules are imported after the first frame."""
 
 
+@pytest.mark.long
 def test_no_key_waits_for_an_import() -> None:
     """No module is imported on the UI thread, neither by panel keys right after the first lanes nor by keys
     that open another screen a little later."""

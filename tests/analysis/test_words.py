@@ -171,6 +171,7 @@ def _list_sample_events() -> dict[tuple[Kind, str], list[int]]:
     return durations
 
 
+@pytest.mark.long
 def test_no_event_of_the_samples_has_two_words() -> None:
     for kind, name in _list_sample_events():
         matchers = dictionary._match(kind, name)

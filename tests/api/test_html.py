@@ -69,6 +69,7 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
     assert any("<script>" in each for answer in answers for each in Page(answer._repr_html_()).texts)
 
 
+@pytest.mark.long
 def test_the_html_has_the_numbers_of_the_answer() -> None:
     trace = tt.open("sample:train_gpt_stack_memory")
     for answer in list_answers(trace):

@@ -16,6 +16,7 @@ from torchprof_tui.analysis.export.event_columns import COLUMNS
 NOTEBOOK, PAGE = ROOT / "docs" / "api.ipynb", ROOT / "docs" / "api.md"
 
 
+@pytest.mark.long
 def test_the_notebook_prints_what_it_shows() -> None:
     notebook = read_notebook(NOTEBOOK)
     outputs = run_cells(notebook)

@@ -13,13 +13,14 @@ import pytest
 
 import torchprof_tui as tt
 from tests.helpers.command_line import call_main, read_json_answer
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SHARED_TRACES
 from torchprof_samples import SAMPLES
 from torchprof_tui.answers.record import as_fields
 
 GROUPINGS = ("name", "shape", "stack", "module", "class", "step")
 _SHARED = ("gpt2_train_stack_memory.pt.trace.json.gz", "multi_stream_overlap.pt.trace.json.gz", "ddp_4ranks")
-_ON_EACH_PUSH = ("linear_eager", "train_gpt_stack_memory", "train_images_cpu", "train_gpt_2ranks")
+_ON_EACH_PUSH = ("train_gpt_stack_memory", "train_gpt_2ranks")
 """With one kernel, with memory and stacks, without a GPU, of two ranks."""
 
 
@@ -42,7 +43,7 @@ def assert_same(answer: Any, told: dict[str, Any]) -> None:
     assert json.loads(json.dumps(as_fields(answer))) == told
 
 
-@pytest.mark.parametrize("by", GROUPINGS)
+@pytest.mark.parametrize("by", keep_some(GROUPINGS, 2))
 def test_tables(capsys: pytest.CaptureFixture[str], spec: str, by: str) -> None:
     trace = tt.open(spec)
     status, out, err = call_main(capsys, "table", spec, "--by", by, "--json")
@@ -79,7 +80,7 @@ def test_memory(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 < gpu.allocated_bytes <= gpu.reserved_bytes
 
 
-@pytest.mark.parametrize(("at", "by"), [("peak", "category"), ("half", "op"), ("end", "line")])
+@pytest.mark.parametrize(("at", "by"), keep_some([("peak", "category"), ("half", "op"), ("end", "line")], 1))
 def test_memory_at_a_time(capsys: pytest.CaptureFixture[str], spec: str, at: str, by: Any) -> None:
     trace = tt.open(spec)
     time: int | str = trace.duration_ns // 2 if at == "half" else at
@@ -109,7 +110,7 @@ def test_critical_paths(capsys: pytest.CaptureFixture[str], spec: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("changes", [["cpu=0.5"], ["gpu=0.5", "sync=0"]], ids=",".join)
+@pytest.mark.parametrize("changes", keep_some([["cpu=0.5"], ["gpu=0.5", "sync=0"]], 3), ids=",".join)
 def test_predictions(capsys: pytest.CaptureFixture[str], spec: str, changes: list[str]) -> None:
     words = ("what-if", spec, *(word for change in changes for word in ("--set", change)), "--json")
     told = ask_both(capsys, words, lambda: tt.open(spec).what_if(changes))
@@ -171,7 +172,7 @@ def test_what_info_says(capsys: pytest.CaptureFixture[str], spec: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("by", ["op", "module", "kernel"])
+@pytest.mark.parametrize("by", keep_some(["op", "module", "kernel"], 1))
 def test_diffs(capsys: pytest.CaptureFixture[str], by: Any) -> None:
     a, b = "sample:geglu_mlp_eager", "sample:geglu_mlp_compile"
     told, diff = read_json_answer(capsys, "diff", a, b, "--by", by, "--json"), tt.open(a).diff(tt.open(b), by=by)
@@ -179,6 +180,7 @@ def test_diffs(capsys: pytest.CaptureFixture[str], by: Any) -> None:
     assert_same(diff, told)
 
 
+@pytest.mark.long
 def test_ranks_of_two_runs_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     run = "sample:train_gpt_2ranks"
     told = read_json_answer(capsys, "diff", run, run, "--rank", "1/0", "--json")

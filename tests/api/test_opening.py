@@ -22,6 +22,7 @@ from torchprof_tui.trace.storage import disk_cache
 LINEAR = SAMPLES / "linear_eager.pt.trace.json.gz"
 
 
+@pytest.mark.long
 def test_the_names_of_the_api_are_imported_on_use() -> None:
     code = (
         "import sys, torchprof_tui as tt\n"

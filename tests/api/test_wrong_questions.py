@@ -88,7 +88,7 @@ def ask(question: Callable[..., Any], values: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize(
     ("kind", "method", "parameter"),
-    keep_some([pytest.param(*each, id=f"{each[0].__name__}.{each[1]}-{each[2]}") for each in list_questions()], 8),
+    keep_some([pytest.param(*each, id=f"{each[0].__name__}.{each[1]}-{each[2]}") for each in list_questions()], 5),
 )
 def test_every_method(objects: dict[type, Any], kind: type, method: str, parameter: str) -> None:
     asked, check = getattr(objects[kind], method), objects[tt.Check]

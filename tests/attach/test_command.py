@@ -49,6 +49,7 @@ while True:
 """
 
 
+@pytest.mark.long
 def test_the_screen_has_the_colours_that_are_asked_for(tmp_path: Path) -> None:
     """textual reads the variables for them when it is imported."""
     command = (sys.executable, "-m", "torchprof_tui", "attach", "--color", "16")
@@ -145,6 +146,7 @@ def test_what_is_not_kept_is_deleted_with_its_folder(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.long
 async def test_the_tool_lists_and_records_nothing(start_job: StartJob, folder: str) -> None:
     process = start_job()
     said = await McpSession(["."]).ask("attach", max_tokens=8000)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.command_line import call_main
+from tests.helpers.long_run import keep_some
 from torchprof_tui.commands.common.parsers import build_parser, list_commands
 
 WORDS_OF_NAMES = """
@@ -58,7 +59,7 @@ def list_calls(command: str) -> list[list[str]]:
 TRACE_COMMANDS = [name for name in ("open", *list_commands()) if "--unpack-all" in build_parser(name).format_help()]
 
 
-@pytest.mark.parametrize("command", TRACE_COMMANDS)
+@pytest.mark.parametrize("command", keep_some(TRACE_COMMANDS, 3))
 def test_every_command_refuses_it_in_one_line(folder: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     for names in list_calls(command):
         words = [*([] if command == "open" else [command]), *WORDS.get(command, ()), "--", *names]

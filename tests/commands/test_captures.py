@@ -235,6 +235,7 @@ def test_diff_names_a_capture_that_cannot_be_read(capsys: pytest.CaptureFixture[
     assert "--capture: " in line
 
 
+@pytest.mark.long
 def test_a_snapshot_shows_the_ops_of_the_capture(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for option, expected in (("--capture", True), (None, False)):
         named = [option, str(CAPTURE)] if option else []

@@ -85,6 +85,7 @@ def test_backwards_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+@pytest.mark.long
 def test_a_copy_has_no_footprint_but_a_transfer(capsys: pytest.CaptureFixture[str]) -> None:
     name = "Memcpy HtoD (Pinned -> Device)"
     found = answer(capsys, "sample:train_gpt_starved", "--event", name)

@@ -102,6 +102,7 @@ def test_names_from_a_trace_are_escaped(capsys: pytest.CaptureFixture[str], tmp_
     assert len(re.findall(r"(?<!\\)\|", row)) == 7
 
 
+@pytest.mark.long
 def test_each_rank_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     folder = SHARED_TRACES / "ddp_4ranks"
     if not folder.is_dir():

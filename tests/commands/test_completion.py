@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.command_line import read_error_line
+from tests.helpers.long_run import keep_some
 from tests.helpers.terminal import Terminal
 from torchprof_tui.cli import main
 from torchprof_tui.commands.common.parsers import build_parser, list_commands
@@ -64,7 +65,7 @@ EXPECTED = (
 )
 
 
-@pytest.mark.parametrize("script", SHELLS, indirect=True)
+@pytest.mark.parametrize("script", keep_some(SHELLS, 4), indirect=True)
 @pytest.mark.parametrize(("line", "expected"), EXPECTED)
 def test_words_are_completed(script: Path, tmp_path: Path, line: str, expected: list[str]) -> None:
     folder = tmp_path / "work"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.command_line import call_main, read_error_line, read_json_answer, read_table_rows
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import FIXTURES
 from tests.helpers.pattern_traces import GEMM, op_with_work
 from tests.helpers.trace_builder import Entry, step
@@ -75,6 +76,7 @@ def test_json_as_the_contract_has_it(capsys: pytest.CaptureFixture[str]) -> None
     assert verdict["patterns_b_only"] == []
 
 
+@pytest.mark.long
 def test_what_is_new_at_the_peak(capsys: pytest.CaptureFixture[str]) -> None:
     start, steady = (str(FIXTURES / "memory" / f"{name}.pt.trace.json.xz") for name in ("start", "steady"))
     change = ask(capsys, start, steady)["memory"]
@@ -116,6 +118,7 @@ def test_names_are_counted_in_the_whole_of_both_traces(capsys: pytest.CaptureFix
         assert sum(row[calls] for row in gpu) == links["gpu_events"]
 
 
+@pytest.mark.long
 def test_rows_of_other_names_show_both(capsys: pytest.CaptureFixture[str]) -> None:
     out = read(capsys, "sample:geglu_mlp_eager", "sample:geglu_mlp_compile")
     assert "* aten::gelu + aten::mul → triton_poi_fused__unsafe_view_gelu_mul_0" in out
@@ -236,6 +239,7 @@ def test_two_steps_and_two_ranks_of_one_recording(capsys: pytest.CaptureFixture[
     assert ask(capsys, RANKS, RANKS)["same_recording"]  # the first rank of both
 
 
+@pytest.mark.long
 def test_two_runs_are_compared_rank_by_rank(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The faulty run has a rank that comes late; the first rank stands for each run, and the others are told."""
     runs = []
@@ -262,21 +266,24 @@ def test_a_range_is_compared(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [
-        ((NAIVE, FLASH, "--steps", "7..9"), "A (sample:attention_naive): no step #7 to #9: it has steps #2 to #4"),
-        ((NAIVE, FLASH, "--steps", "2/9"), "B (sample:attention_flash): no step #9: it has steps #2 to #4"),
-        ((NAIVE, FLASH, "--steps", "x"), "write 3..7"),
-        ((NAIVE, FLASH, "--range", "5ms"), "expected T0:T1"),
-        ((NAIVE, FLASH, "--range", "5s..6s"), "nothing in that range"),
-        ((RANKS, FLASH), "A holds the ranks 0, 1 and B is a single trace: choose one rank with --rank N"),
-        ((RANKS, RANKS, "--rank", "0/7"), "B has no rank 7, it holds 0, 1"),
-        ((NAIVE, FLASH, "--rank", "0"), "both are single traces"),
-        ((NAIVE, FLASH, "--rank", "x"), "ranks are numbers"),
-        ((NAIVE, FLASH, "--fail-on", "5"), "+5% or +200us"),
-        ((NAIVE, FLASH, "--by", "colour"), "invalid choice"),
-        ((NAIVE, "no-such-file.json"), "B: no-such-file.json: no such file"),
-        ((NAIVE,), "required: B"),
-    ],
+    keep_some(
+        [
+            ((NAIVE, FLASH, "--steps", "7..9"), "A (sample:attention_naive): no step #7 to #9: it has steps #2 to #4"),
+            ((NAIVE, FLASH, "--steps", "2/9"), "B (sample:attention_flash): no step #9: it has steps #2 to #4"),
+            ((NAIVE, FLASH, "--steps", "x"), "write 3..7"),
+            ((NAIVE, FLASH, "--range", "5ms"), "expected T0:T1"),
+            ((NAIVE, FLASH, "--range", "5s..6s"), "nothing in that range"),
+            ((RANKS, FLASH), "A holds the ranks 0, 1 and B is a single trace: choose one rank with --rank N"),
+            ((RANKS, RANKS, "--rank", "0/7"), "B has no rank 7, it holds 0, 1"),
+            ((NAIVE, FLASH, "--rank", "0"), "both are single traces"),
+            ((NAIVE, FLASH, "--rank", "x"), "ranks are numbers"),
+            ((NAIVE, FLASH, "--fail-on", "5"), "+5% or +200us"),
+            ((NAIVE, FLASH, "--by", "colour"), "invalid choice"),
+            ((NAIVE, "no-such-file.json"), "B: no-such-file.json: no such file"),
+            ((NAIVE,), "required: B"),
+        ],
+        6,
+    ),
 )
 def test_what_cannot_be_compared_is_one_line(
     words: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str]

@@ -83,13 +83,14 @@ def write(path: Path, *entries: Entry) -> Path:
     return path
 
 
-@pytest.mark.parametrize("sample", keep_some(SAMPLES, 5), ids=lambda sample: str(sample.name))
+@pytest.mark.parametrize("sample", keep_some(SAMPLES, 2), ids=lambda sample: str(sample.name))
 def test_every_answer_about_a_sample_is_of_its_schema(sample: Any, capsys: pytest.CaptureFixture[str]) -> None:
     answers = ask_everything(capsys, sample.path)
     assert not [name for name, answer in answers.items() if answer is None and name != "arrivals"]
     assert (answers["arrivals"] is not None) == sample.path.is_dir()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", keep_some(reversed(SHARED), 1))
 def test_every_answer_about_a_shared_trace_is_of_its_schema(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = SHARED_TRACES / name
@@ -100,7 +101,7 @@ def test_every_answer_about_a_shared_trace_is_of_its_schema(name: str, capsys: p
     assert answers["check"] is not None
 
 
-@pytest.mark.parametrize("by", ["op", "module", "kernel", "class", "cause"])
+@pytest.mark.parametrize("by", keep_some(["op", "module", "kernel", "class", "cause"], 2))
 def test_a_comparison_is_of_its_schema(by: str, capsys: pytest.CaptureFixture[str]) -> None:
     sides = [find(name).path for name in ("geglu_mlp_eager", "geglu_mlp_compile")]
     answer = ask(capsys, "Diff", "diff", *sides, "--by", by)
@@ -143,7 +144,7 @@ def test_an_emptied_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
 
 
 @pytest.mark.parametrize("words", [(), ("--step", "3"), ("--limit", "1")])
-@pytest.mark.parametrize("of", ["kernels", "copies", "memory"])
+@pytest.mark.parametrize("of", keep_some(["kernels", "copies", "memory"], 4))
 def test_totals_are_the_sums_of_all_rows(of: str, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     answer = ask(capsys, TABLES[of], "table", STACKED, "--of", of, *words)
     scope = words if "--step" in words else ()
@@ -270,7 +271,7 @@ def test_columns_of_bytes_are_named_so_and_sort_by_either_name(capsys: pytest.Ca
     assert orders[0] == orders[1]
 
 
-@pytest.mark.parametrize("command", [name for name in list_answers() if name not in ("run", "cache")])
+@pytest.mark.parametrize("command", keep_some([name for name in list_answers() if name not in ("run", "cache")], 3))
 def test_a_refused_call_leaves_stdout_empty(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     more: dict[str, list[object]] = {
         "chain": ["--event", "x"],

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.command_line import call_main, read_error_line, read_json_answer
+from tests.helpers.long_run import keep_some
 from tests.learn.test_case_file import GOOD, write
 from torchprof_tui.commands.common import terminal
 from torchprof_tui.commands.common.load import load_specs
@@ -74,7 +75,7 @@ def test_the_findings_of_a_trace_as_text(capsys: pytest.CaptureFixture[str]) -> 
     assert "function 0 ran in 3 compiled versions" in " ".join(out.split())
 
 
-@pytest.mark.parametrize("name", ["What is only the profiler's?", "what is only", "profilers"])
+@pytest.mark.parametrize("name", keep_some(["What is only the profiler's?", "what is only", "profilers"], 1))
 def test_a_case_is_named_by_its_title_too(capsys: pytest.CaptureFixture[str], name: str) -> None:
     status, out, _ = call_main(capsys, "learn", name, "--text")
     assert status == 0

@@ -11,6 +11,7 @@ import pytest
 import torchprof_tui as tt
 from tests.helpers.command_line import call_main, read_error_line, read_json_answer
 from tests.helpers.json_schemas import find_violation
+from tests.helpers.long_run import keep_some
 from tests.helpers.memory_fixtures import MEMORY, read_numbers
 
 START = MEMORY / "start.pt.trace.json.xz"
@@ -18,7 +19,7 @@ SAMPLE = "sample:train_gpt_stack_memory"
 GROUPINGS = ("category", "op", "module", "line", "phase", "shape")
 
 
-@pytest.mark.parametrize("by", GROUPINGS)
+@pytest.mark.parametrize("by", keep_some(GROUPINGS, 6))
 @pytest.mark.parametrize("at", ["peak", "end", "2ms"])
 def test_parts_sum_to_what_is_alive(capsys: pytest.CaptureFixture[str], by: str, at: str) -> None:
     answer = read_json_answer(capsys, "memory", SAMPLE, "--by", by, "--at", at, "--top", "3", "--json")
@@ -95,7 +96,7 @@ def test_wrong_calls(capsys: pytest.CaptureFixture[str], words: list[str], messa
     assert message in read_error_line(capsys, "memory", SAMPLE, *words)
 
 
-@pytest.mark.parametrize("by", ["line", "stack"])
+@pytest.mark.parametrize("by", keep_some(["line", "stack"], 4))
 @pytest.mark.parametrize("at", ["peak", "end", "100us"])
 @pytest.mark.parametrize("name", ["snapshot", "oom"])
 def test_a_snapshot(capsys: pytest.CaptureFixture[str], name: str, at: str, by: str) -> None:

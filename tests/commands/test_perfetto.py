@@ -136,6 +136,7 @@ def test_the_command_serves_a_step_and_ends() -> None:
     assert "ProfilerStep#2" in steps
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_the_command() -> None:
     with start_command("sample:linear_eager", "--port", str(free_port())) as process:
         read_link(process)

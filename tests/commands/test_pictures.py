@@ -102,6 +102,7 @@ def test_work_that_took_no_time_has_no_rate(tmp_path: Path, device: dict[str, ob
     assert len(DrawnPicture(draw_roofline(roofline)).find("circle", "tflops")) == 1
 
 
+@pytest.mark.long
 def test_the_waterfall_has_the_parts_of_the_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sides = "sample:geglu_mlp_eager", "sample:geglu_mlp_compile"
     picture = draw(capsys, tmp_path / "out.svg", "diff", *sides)
@@ -202,6 +203,7 @@ def test_png_without_its_library_names_what_to_install(
     assert not (tmp_path / "out.png").exists()
 
 
+@pytest.mark.long
 def test_png_is_the_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("resvg_py")
     svg = draw(capsys, tmp_path / "out.svg", "memory", MEMORY_SAMPLE)

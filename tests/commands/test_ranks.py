@@ -52,6 +52,7 @@ def test_info_for_people(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "6 collectives matched" in out
 
 
+@pytest.mark.long
 def test_the_time_of_a_run_sums_over_its_ranks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = read_json_answer(capsys, "check", folder, "--json")
     length = told["scope"]["duration_ns"] / 1000
@@ -165,6 +166,7 @@ def test_wrong_calls_are_one_line(folder: Path, capsys: pytest.CaptureFixture[st
     assert "(and 2 more that could not be opened)" in read_error_line(capsys, "info", *files)
 
 
+@pytest.mark.long
 def test_a_rank_that_was_cut_is_told_by_every_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = folder / "rank1.json"
     whole = path.read_text()
@@ -194,6 +196,7 @@ def test_a_rank_that_was_cut_is_told_by_every_command(folder: Path, capsys: pyte
     assert "is partial" not in call_main(capsys, "info", folder)[2]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("run", "first"), keep_some([("ddp_4ranks", "straggler"), ("fsdp_4ranks", "overhead-bound")], 1)
 )
@@ -210,6 +213,7 @@ def test_the_first_problem_is_what_the_verdict_says_of_the_late_rank(
     assert (worst["id"], worst["leading"], worst["significant"]) == (first, True, True)
 
 
+@pytest.mark.long
 def test_a_pause_of_a_rank_that_is_not_the_latest_is_named_as_well(capsys: pytest.CaptureFixture[str]) -> None:
     """Rank 1 sleeps 3 ms before each backward pass, and rank 2 is later still: its CPU is slower."""
     path = find_shared_trace("ddp_4ranks")

@@ -11,6 +11,7 @@ import pytest
 
 from tests.helpers.command_line import call_main, read_error_line
 from tests.helpers.json_schemas import check_answer
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import ROOT
 from torchprof_tui.runs import recording_request
 from torchprof_tui.runs.history import list_past_runs
@@ -55,6 +56,7 @@ def test_the_last_recording_of_the_same_command(capfd: pytest.CaptureFixture[str
     assert "a step of B is 93.1 µs (30 %) shorter than one of A, which is within the noise" in out
 
 
+@pytest.mark.long
 def test_a_trace_in_one_json_document(capfd: pytest.CaptureFixture[str]) -> None:
     words = ("--compare-to", f"sample:{COMPILED}", "--fail-on", "+1000%", "--json")
     status, out, _ = record(capfd, EAGER, *words)
@@ -70,12 +72,13 @@ def test_a_trace_in_one_json_document(capfd: pytest.CaptureFixture[str]) -> None
     assert answer["diff"]["by"] == "op"
 
 
-@pytest.mark.parametrize(("limit", "status"), [("+5%", 1), ("+2000%", 0)])
+@pytest.mark.parametrize(("limit", "status"), keep_some([("+5%", 1), ("+2000%", 0)], 1))
 def test_fail_on_looks_at_the_new_recording(limit: str, status: int, capfd: pytest.CaptureFixture[str]) -> None:
     record(capfd, "attention_flash")
     assert record(capfd, "attention_naive", *LAST, "--fail-on", limit)[0] == status
 
 
+@pytest.mark.long
 def test_a_failure_of_the_program_comes_first(capfd: pytest.CaptureFixture[str]) -> None:
     record(capfd, EAGER)
     status, out, _ = record(capfd, COMPILED, *LAST, then="raise ValueError")
@@ -86,6 +89,7 @@ def test_a_failure_of_the_program_comes_first(capfd: pytest.CaptureFixture[str])
     assert "not compared: no trace was recorded" in err
 
 
+@pytest.mark.long
 def test_a_recording_that_was_deleted_is_not_the_last_one(capfd: pytest.CaptureFixture[str]) -> None:
     record(capfd, EAGER)
     record(capfd, "linear_eager")
@@ -94,6 +98,7 @@ def test_a_recording_that_was_deleted_is_not_the_last_one(capfd: pytest.CaptureF
     assert "309.4 µs a step" in record(capfd, COMPILED, *LAST)[1]
 
 
+@pytest.mark.long
 def test_ranks_are_compared_with_ranks(capfd: pytest.CaptureFixture[str]) -> None:
     ranks = "SETTINGS.update(RANKS=2, CYCLES=1, TRACES=0)"
     record(capfd, "matmul_add_64_bmm8", then=ranks)
@@ -107,6 +112,7 @@ def test_ranks_are_compared_with_ranks(capfd: pytest.CaptureFixture[str]) -> Non
     assert "(the new trace is kept: torchprof-tui diff torchprof_runs/" in line
 
 
+@pytest.mark.long
 def test_of_several_recordings_of_each_rank_the_first_is_compared(capfd: pytest.CaptureFixture[str]) -> None:
     record(capfd, "matmul_add_64_bmm8", then="SETTINGS.update(RANKS=2)")
     status, out, _ = record(capfd, "matmul_add_64_cold_eager", *LAST, then="SETTINGS.update(RANKS=2)")

@@ -90,6 +90,7 @@ def test_markdown_has_a_section_for_each_rank(capsys: pytest.CaptureFixture[str]
     ]
 
 
+@pytest.mark.long
 def test_stages_of_sglang_are_two_recordings_of_two_ranks(capsys: pytest.CaptureFixture[str], sglang: Path) -> None:
     line = read_error_line(capsys, "check", sglang)
     assert "2 recordings" in line
@@ -109,6 +110,7 @@ def test_files_of_one_rank_under_names_of_two_are_refused(capsys: pytest.Capture
     assert "are both of rank 0" in line
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not GRAPHS.exists(), reason="needs the shared traces")
 def test_two_ranks_of_a_real_step_have_the_numbers_of_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     source = GRAPHS / "vllm_decode_full/graph_execution.json.gz"

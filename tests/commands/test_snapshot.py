@@ -24,6 +24,7 @@ def taken(output: Path, *arguments: str) -> str:
     return output.read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_text_is_the_screen(tmp_path: Path) -> None:
     screen = taken(tmp_path / "out.txt", SAMPLE, "--size", "120x30")
     lines = screen.splitlines()
@@ -39,6 +40,7 @@ def test_keys_are_pressed(tmp_path: Path) -> None:
     assert "trix" in screen
 
 
+@pytest.mark.long
 def test_a_comparison_is_drawn_when_it_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def delay(owner: type, method: str, seconds: float) -> None:
         original = getattr(owner, method)
@@ -81,6 +83,7 @@ def test_without_a_trace_it_is_the_start_screen(tmp_path: Path, monkeypatch: pyt
     assert "enter open" in screen
 
 
+@pytest.mark.long
 def test_colours_are_the_same_whatever_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     colours = []
     for name, colorterm in (("xterm", ""), ("xterm-256color", "truecolor")):
@@ -90,6 +93,7 @@ def test_colours_are_the_same_whatever_the_terminal(tmp_path: Path, monkeypatch:
     assert colours[0] == colours[1]
 
 
+@pytest.mark.long
 def test_the_light_theme_has_other_colours(tmp_path: Path) -> None:
     dark = taken(tmp_path / "dark.svg", SAMPLE, "--size", "80x24")
     light = taken(tmp_path / "light.svg", SAMPLE, "--size", "80x24", "--theme", "light")

@@ -124,7 +124,7 @@ def test_kernels_have_decoded_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert "display" not in read_table_rows(capsys, STACKED, "--of", "memory")[0]
 
 
-@pytest.mark.parametrize("columns", keep_some([60, 100, 200], 2))
+@pytest.mark.parametrize("columns", keep_some([60, 100, 200], 1))
 def test_no_line_is_wider_than_the_terminal(columns: int) -> None:
     env = {**os.environ, "COLUMNS": str(columns), "FORCE_COLOR": "1", "TERM": "xterm-256color"}
     for more in ([], ["--by", "stack"], ["--of", "kernels"], ["--of", "memory"]):
@@ -169,6 +169,7 @@ def test_a_wrong_call_is_one_line(arguments: list[str], said: str, capsys: pytes
     assert said in read_error_line(capsys, *arguments)
 
 
+@pytest.mark.long
 def test_from_a_pipe_and_without_a_screens_library() -> None:
     with SAMPLE.open("rb") as trace:
         told = json.loads(run_program("table", "-", "--json", stdin=trace).stdout)["rows"]
@@ -180,6 +181,7 @@ def test_from_a_pipe_and_without_a_screens_library() -> None:
     assert subprocess.run([sys.executable, "-c", code, str(SAMPLE)], capture_output=True, check=False).returncode == 0
 
 
+@pytest.mark.long
 def test_annotations_follow_the_work() -> None:
     """torch lists `forward` first, at 514 %: a span on the GPU, compared with the time of the work in it."""
     lines = run_program("table", STACKED, "--limit", "0").stdout.splitlines()

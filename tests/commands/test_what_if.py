@@ -8,6 +8,7 @@ import pytest
 
 import torchprof_tui
 from tests.helpers.json_schemas import find_violation
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SAMPLES
 from torchprof_tui.answers.record import as_fields
 from torchprof_tui.cli import main
@@ -65,16 +66,19 @@ def test_the_text_has_replay_times_and_what_limits(capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [
-        (["--set", "class=gemm"], "no factor"),
-        (["--set", "sync=0"], "no blocking call in this step"),
-        (["--set", "pattern=x"], "no pattern 'x'"),
-        (["--set", "pattern=input-starved"], "did not find it"),
-        (["--set", "pattern=compute-bound"], "did not find it"),
-        (["--set", "late-rank=0"], "several ranks"),
-        (["--step", "99"], "no step 99: the trace has steps 2 to 4"),
-        (["--rank", "7"], "no such rank"),
-    ],
+    keep_some(
+        [
+            (["--set", "class=gemm"], "no factor"),
+            (["--set", "sync=0"], "no blocking call in this step"),
+            (["--set", "pattern=x"], "no pattern 'x'"),
+            (["--set", "pattern=input-starved"], "did not find it"),
+            (["--set", "pattern=compute-bound"], "did not find it"),
+            (["--set", "late-rank=0"], "several ranks"),
+            (["--step", "99"], "no step 99: the trace has steps 2 to 4"),
+            (["--rank", "7"], "no such rank"),
+        ],
+        3,
+    ),
 )
 def test_a_wrong_call_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["what-if", EAGER, *words, "--no-cache"]) == 2

@@ -85,6 +85,7 @@ def test_only_new_and_changed_ranks_are_sketched_again(
     assert second["missing_ranks"] == []
 
 
+@pytest.mark.long
 def test_a_damaged_sketch_is_made_again(
     run_folder: Path, sketched: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,6 +100,7 @@ def test_a_damaged_sketch_is_made_again(
     assert len(sketched) == 8
 
 
+@pytest.mark.long
 def test_many_sketches_are_read_from_one_file_unless_a_trace_has_changed(
     tmp_path: Path, sketched: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +135,7 @@ def test_many_sketches_are_read_from_one_file_unless_a_trace_has_changed(
     assert len(read) == 1 + 3 * len(files)
 
 
+@pytest.mark.long
 def test_without_the_cache_nothing_is_kept(
     run_folder: Path, sketched: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -153,6 +156,7 @@ def test_lost_and_damaged_ranks_are_named(
     assert [Path(each["source"]).name for each in answer["failed"]] == ["cut.pt.trace.json", "gone.json"]
 
 
+@pytest.mark.long
 def test_files_named_after_ranks_that_are_no_traces_are_named(
     run_folder: Path, tmp_path: Path, sketched: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,6 +184,7 @@ def test_files_named_after_ranks_that_are_no_traces_are_named(
     ]
 
 
+@pytest.mark.long
 def test_folders_patterns_and_files_together_are_one_fleet(
     run_folder: Path, sketched: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -198,6 +203,7 @@ def test_text_names_the_finding(run_folder: Path, sketched: list[str], capsys: p
     assert "slowest hosts" in text
 
 
+@pytest.mark.long
 def test_parquet_has_one_row_per_rank_and_step(
     run_folder: Path, tmp_path: Path, sketched: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -231,6 +237,7 @@ def test_wrong_calls(words: list[str], part: str, sketched: list[str], capsys: p
     assert part in error
 
 
+@pytest.mark.long
 def test_processes_answer_as_this_process_does(
     run_folder: Path, sketched: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,6 +347,7 @@ def test_all_workers_of_a_cluster_take_part(
     assert all(after[worker] > before[worker] for worker in after)
 
 
+@pytest.mark.long
 def test_a_cancelled_cluster_stops(
     run_folder: Path, cluster: tuple[subprocess.Popen[str], str], sketched: list[str]
 ) -> None:

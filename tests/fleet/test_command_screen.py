@@ -21,6 +21,7 @@ from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 
 
+@pytest.mark.long
 async def test_a_rank_opens_at_the_step_and_q_leads_back(tmp_path: Path) -> None:
     paths = write_fleet(BASE, tmp_path, 4, 2)
     sketches = [dataclasses.replace(sketch_trace(load_trace(str(path), cache=False)), file=str(path)) for path in paths]

@@ -66,6 +66,7 @@ def test_healthy_ranks_have_no_findings(tmp_path: Path) -> None:
     assert not compare_files(write_fleet(BASE, tmp_path, 8, 4, repeats=2)).findings
 
 
+@pytest.mark.long
 def test_removing_the_slow_rank_saves_what_it_cost(tmp_path: Path) -> None:
     step = measure_step(BASE)
     healthy = compare_files(write_fleet(BASE, tmp_path / "healthy", 8, 8, repeats=2))

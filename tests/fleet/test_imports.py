@@ -49,6 +49,7 @@ def test_comparing_imports_neither_decoders_nor_pandas_nor_rich(tmp_path: Path) 
     assert "torchprof_tui.analysis.patterns.engine.checker" not in modules
 
 
+@pytest.mark.long
 def test_sketching_does_not_import_pandas(tmp_path: Path) -> None:
     modules = list_modules(SKETCH, RUN / "rank0.pt.trace.json.gz", tmp_path)
     assert not modules.intersection(("pandas", "pyarrow.compute", "rich", "textual"))

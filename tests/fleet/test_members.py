@@ -70,6 +70,7 @@ def shift_steps(document: dict[str, Any]) -> None:
             entry["name"] = f"ProfilerStep#{int(entry['name'][13:]) + 100}"
 
 
+@pytest.mark.long
 def test_damaged_and_foreign_files_change_no_figure_of_the_others(
     job: Path, tmp_path: Path, in_this_process: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

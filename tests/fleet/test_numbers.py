@@ -24,7 +24,7 @@ MEMORY = ("train_gpt_stack_memory", "train_gpt_eager")
 def list_runs() -> Iterator[Any]:
     yield pytest.param(SAMPLES / "train_gpt_2ranks", id="train_gpt_2ranks")
     missing = pytest.mark.skipif(not (SHARED_TRACES / "ddp_4ranks").exists(), reason="needs the shared traces")
-    yield pytest.param(SHARED_TRACES / "ddp_4ranks", id="ddp_4ranks", marks=missing)
+    yield pytest.param(SHARED_TRACES / "ddp_4ranks", id="ddp_4ranks", marks=(missing, pytest.mark.long))
     yield pytest.param(SHARED_TRACES / "fsdp_4ranks", id="fsdp_4ranks", marks=(missing, pytest.mark.long))
 
 
@@ -71,6 +71,7 @@ def test_who_was_waited_for_agrees_with_the_arrivals(capsys: pytest.CaptureFixtu
             assert said["delay_us"] * 2 == pytest.approx(sum(row["waited_us"] for row in last), abs=len(last))
 
 
+@pytest.mark.long
 def test_the_peak_of_memory_is_that_of_memory(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     by_file = {}
     for number, name in enumerate(MEMORY):  # each alone: they are of different programs

@@ -32,6 +32,7 @@ def arcs_of(data: bytes) -> set[int]:
     return arcs
 
 
+@pytest.mark.long
 def test_the_same_file_takes_the_same_arcs() -> None:
     arcs_of(CHROME)  # imports and fills caches
     assert arcs_of(CHROME) == arcs_of(CHROME)

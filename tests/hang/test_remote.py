@@ -49,7 +49,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sshd.Sshd]:
         yield server
 
 
-@pytest.mark.parametrize("name", keep_some(["run", "run/hang", "run/hang/", "run/hang/*rank_*"], 2))
+@pytest.mark.parametrize("name", keep_some(["run", "run/hang", "run/hang/", "run/hang/*rank_*"], 1))
 def test_a_folder_on_a_host(host: sshd.Sshd, name: str) -> None:
     assert explain_hang([f"box:{host.home}/{name}"]).sentence == SENTENCE
 
@@ -86,6 +86,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "variables", "count"),
     keep_some(
@@ -185,6 +186,7 @@ def test_a_folder_of_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
         server.stop()
 
 
+@pytest.mark.long
 async def test_mcp(tmp_path: Path) -> None:
     run = unpack(tmp_path / "run" / "hang").parent
     answer: dict[str, Any] = await Session([tmp_path]).ask("hang", trace="run")

@@ -10,12 +10,16 @@ from hypothesis import settings
 
 
 def keep_some(cases: Iterable[Any], kept: int) -> list[Any]:
-    """Make a parameter of each case: `kept` of them, spread from first to last, are tested on each push."""
-    listed = list(cases)
-    chosen = {round(k * (len(listed) - 1) / max(kept - 1, 1)) for k in range(kept)}
+    """Make a parameter of each case: `kept` of them, spread from first to last, are tested on each push.
+
+    Cases that are marked `long` stay so.
+    """
+    listed = [_take_apart(case) for case in cases]
+    quick = [position for position, (_, _, marks) in enumerate(listed) if pytest.mark.long not in marks]
+    chosen = {quick[round(k * (len(quick) - 1) / max(kept - 1, 1))] for k in range(kept) if quick}
     return [
         pytest.param(*values, id=name, marks=marks if position in chosen else (*marks, pytest.mark.long))
-        for position, (values, name, marks) in enumerate(map(_take_apart, listed))
+        for position, (values, name, marks) in enumerate(listed)
     ]
 
 

@@ -64,7 +64,7 @@ def test_no_measured_number_is_typed_into_a_case(name: str) -> None:
             assert not MEASURED.search(FIELD.sub("", text)), text
 
 
-@pytest.mark.parametrize("name", keep_some(CASES, 8))
+@pytest.mark.parametrize("name", keep_some(CASES, 3))
 def test_every_text_fits_the_panel_of_a_small_screen(name: str) -> None:
     """Lines of the panel at 80x24: the heading, the text, the hint."""
     width, most = SMALL_COLUMNS - 2, int(SMALL_LINES * MAX_SHARE)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import torchprof_tui
+from tests.helpers.long_run import keep_some
 from tests.learn.test_case_file import GOOD, write
 from torchprof_tui.learn.case_file import read_case
 from torchprof_tui.learn.evidence import CaseError, Evidence
@@ -147,7 +148,7 @@ def test_a_folder_that_cannot_be_written_is_ignored(progress: Path, monkeypatch:
 # -- an own trace --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sample", ["matmul_add_64_cold_eager", "train_gpt_starved", "train_images_cpu"])
+@pytest.mark.parametrize("sample", keep_some(["matmul_add_64_cold_eager", "train_gpt_starved", "train_images_cpu"], 1))
 def test_findings_are_asked_and_the_answers_are_those_of_check(sample: str) -> None:
     trace = torchprof_tui.open(f"sample:{sample}")
     check = trace.check()

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.command_line import read_table_rows
+from tests.helpers.long_run import keep_some
 from tests.helpers.nsight_exports import (
     PID,
     SCHEMA_2021,
@@ -118,7 +119,10 @@ def test_occupancy_from_device_properties(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["matmul_add_64_cold_eager", "cuda_graph_replay", pytest.param("train_gpt_eager", marks=pytest.mark.long)]
+    "name",
+    keep_some(
+        ["matmul_add_64_cold_eager", "cuda_graph_replay", pytest.param("train_gpt_eager", marks=pytest.mark.long)], 1
+    ),
 )
 def test_same_numbers_as_kineto(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A Kineto trace and the same events as an export: lanes, times, links, chains, footprints and table."""
@@ -378,6 +382,7 @@ def test_only_as_a_plain_file(tmp_path: Path) -> None:
         nsight_source.open_nsight_export(Source("stdin", stream))
 
 
+@pytest.mark.long
 def test_damaged_pages(tmp_path: Path) -> None:
     """Any byte may be wrong: what is read is a trace, or the refusal is one line."""
     path = tmp_path / "r.sqlite"

@@ -155,6 +155,7 @@ def test_the_log_has_versions_and_phases_and_no_names(tmp_path: Path) -> None:
     assert SAMPLE.name not in log.read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_the_log_of_the_app(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     with Terminal([*PROGRAM, str(SAMPLE), "--log", str(log)]) as terminal:

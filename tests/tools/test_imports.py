@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import ROOT
 
 FOLDERS = (ROOT / "tui", ROOT / "profiler_runs", ROOT / "sample_traces", ROOT)
@@ -41,7 +42,7 @@ def list_names(module: str) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("program", keep_some(PROGRAMS, 30), ids=lambda path: str(path.relative_to(ROOT)))
 def test_imported_names_exist(program: Path) -> None:
     missing = []
     for node in ast.walk(ast.parse(program.read_bytes())):

@@ -27,6 +27,7 @@ def test_modules_and_tests_of_a_topic_exist(topic: str) -> None:
     assert all((ROOT / path.removeprefix("--ignore=")).exists() for path in tests)
 
 
+@pytest.mark.long
 def test_a_mutant_is_one_change_of_valid_code(mutants: list[mutation.Mutant]) -> None:
     assert {mutant.topic for mutant in mutants} == set(mutation.TOPICS)
     for mutant in random.Random(5).sample(mutants, 40):

@@ -57,7 +57,7 @@ class OpenedTrace(NamedTuple):
     folder: Path
 
 
-@pytest.fixture(scope="module", params=keep_some(mark_long_traces(FILES), 50))
+@pytest.fixture(scope="module", params=keep_some(mark_long_traces(FILES), 16))
 def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenedTrace]:
     folder = tmp_path_factory.mktemp("trace")
     # The collector would traverse the millions of parsed dicts again and again, while they are made and in every test.

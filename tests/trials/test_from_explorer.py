@@ -88,6 +88,7 @@ async def test_the_run_of_the_trace_is_tried(trace: Path, monkeypatch: pytest.Mo
     ]
 
 
+@pytest.mark.long
 async def test_a_trace_without_its_run_says_why(trace: Path) -> None:
     app = open_app(trace)
     async with app.run_test(size=(120, 40)) as pilot:

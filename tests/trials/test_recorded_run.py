@@ -70,6 +70,7 @@ def test_ranks_of_run_nproc_name_torchrun(trace: Path) -> None:
         read_recorded_run(str(trace))
 
 
+@pytest.mark.long
 async def test_an_agent_can_name_no_program_and_no_trace_of_others(trace: Path, tmp_path: Path) -> None:
     session = Session([tmp_path / "runs", tmp_path / "code"])
     assert "name the file of a trace" in await session.read_error("try", trace=str(tmp_path / "code" / "loop.py"))

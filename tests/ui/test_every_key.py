@@ -205,7 +205,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("name", keep_some(["nothing selected", "an event", "no events", "CPU only"], 2))
+@pytest.mark.parametrize("name", keep_some(["nothing selected", "an event", "no events", "CPU only"], 1))
 async def test_every_key_on_the_lanes(name: str) -> None:
     shown = {"no events": trace(), "CPU only": cpu_only()}.get(name, two_steps())
     async with started(shown) as (app, pilot):
@@ -247,7 +247,7 @@ OPENERS = {
 }
 
 
-@pytest.mark.parametrize("key", keep_some(OPENERS, 2))
+@pytest.mark.parametrize("key", keep_some(OPENERS, 1))
 async def test_every_key_on_a_screen_over_the_lanes(key: str) -> None:
     async with started(two_steps()) as (app, pilot):
 
@@ -266,6 +266,7 @@ async def test_every_key_on_a_screen_over_the_lanes(key: str) -> None:
         assert not silent, silent
 
 
+@pytest.mark.long
 async def test_every_key_on_the_source(tmp_path: Path) -> None:
     program = tmp_path / "train.py"
     program.write_text("import torch\n" * 200, encoding="utf-8")
@@ -352,6 +353,7 @@ async def test_every_key_on_a_fleet() -> None:
         assert not silent, silent
 
 
+@pytest.mark.long
 async def test_every_key_on_the_start_screen() -> None:
     async with started(None) as (app, _):
 

@@ -108,6 +108,7 @@ async def test_no_text_is_cut_without_a_mark(size: tuple[int, int], cut_texts: l
     assert not found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(80, 24), pytest.param((160, 48), marks=pytest.mark.long)], ids=format_size)
 async def test_no_text_of_a_fleet_is_cut_without_a_mark(size: tuple[int, int], cut_texts: list[str]) -> None:
     found: dict[str, list[str]] = {}

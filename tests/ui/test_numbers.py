@@ -40,7 +40,7 @@ def list_inputs() -> Iterator[Any]:
         yield pytest.param(SHARED_TRACES / name, id=name, marks=missing)
 
 
-@pytest.fixture(params=keep_some(list_inputs(), 2))
+@pytest.fixture(params=keep_some(list_inputs(), 1))
 def path(request: pytest.FixtureRequest) -> Path:
     return Path(request.param)
 

@@ -86,6 +86,7 @@ def test_times_and_counts_agree_with_the_raw_file(run: str) -> None:
             assert rows == {Operation(words[word]): numbers for word, numbers in counts.items()}
 
 
+@pytest.mark.long
 @needs_shared_traces
 @pytest.mark.parametrize("run", PAIRED_RUNS)
 def test_waiting_by_arrivals_agrees_with_the_raw_files(run: str) -> None:
@@ -113,6 +114,7 @@ def test_waiting_by_arrivals_agrees_with_the_raw_files(run: str) -> None:
         assert card.undecided == reference.sweep(spans, without=decided)
 
 
+@pytest.mark.long
 @needs_shared_traces
 @pytest.mark.parametrize("run", PAIRED_RUNS)
 def test_one_rank_alone_finds_nearly_all_waiting_and_invents_next_to_none(run: str) -> None:
@@ -127,6 +129,7 @@ def test_one_rank_alone_finds_nearly_all_waiting_and_invents_next_to_none(run: s
         assert alone.waiting >= 0.9 * exact.waiting
 
 
+@pytest.mark.long
 @needs_shared_traces
 def test_sizes_of_old_traces_come_from_the_annotations() -> None:
     folder = SHARED_TRACES / "public/facebookresearch+HolisticTraceAnalysis"

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.trace_builder import Entry, cpu, kernel, runtime, trace
 from torchprof_tui.analysis.collectives.communication_records import read_communication
@@ -74,11 +75,14 @@ def test_the_owner_of_most_time_counts() -> None:
 @pytest.mark.skipif(not SHARED_TRACES.is_dir(), reason="no shared traces")
 @pytest.mark.parametrize(
     ("name", "owner"),
-    [
-        ("ddp_4ranks/rank0.pt.trace.json.gz", Owner.DDP),
-        pytest.param("fsdp_4ranks/rank1.pt.trace.json.gz", Owner.FSDP2, marks=pytest.mark.long),
-        ("public/facebookresearch+HolisticTraceAnalysis/control.json.gz", None),  # most of it exchanges embeddings
-    ],
+    keep_some(
+        [
+            ("ddp_4ranks/rank0.pt.trace.json.gz", Owner.DDP),
+            pytest.param("fsdp_4ranks/rank1.pt.trace.json.gz", Owner.FSDP2, marks=pytest.mark.long),
+            ("public/facebookresearch+HolisticTraceAnalysis/control.json.gz", None),  # most of it exchanges embeddings
+        ],
+        1,
+    ),
 )
 def test_the_owner_in_real_traces(name: str, owner: Owner | None) -> None:
     assert owner_of(load_specs([str(SHARED_TRACES / name)], cache=False).trace) is owner

@@ -33,6 +33,7 @@ def straggler(trace: Trace) -> Finding:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", keep_some(reversed(SHARED_RANK_SETS), 1))
 def test_shared_ranks_against_the_json(name: str) -> None:
     """Last rank, delay, longest wait and all waits of every collective, computed from the JSON."""

@@ -85,6 +85,7 @@ def check_account(a: SideAnalysis, b: SideAnalysis) -> Account:
     return account
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("nth", [pytest.param(1, marks=pytest.mark.long), 40])
 def test_parts_sum_to_the_difference_on_every_nth_pair_of_samples(nth: int) -> None:
     for first, second in islice(combinations(SAMPLE_FILES, 2), 0, None, nth):

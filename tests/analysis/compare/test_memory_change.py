@@ -53,6 +53,7 @@ def test_what_is_new_gone_and_larger() -> None:
     check_sums(change)
 
 
+@pytest.mark.long
 def test_a_trace_against_itself_has_no_difference() -> None:
     for a in (open_recording("start"), build(("aten::mm", 1000))):
         change = compare_peaks(a, a)

@@ -330,6 +330,7 @@ def expected_lines(entries: list[dict[str, Any]], mine: tuple[str, ...]) -> dict
     return lines
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", keep_some(reversed(REAL), 1))
 def test_every_launch_of_a_real_trace(name: str) -> None:
     folder, mine = REAL[name]

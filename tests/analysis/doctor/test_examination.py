@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.helpers import trace_builder
+from tests.helpers.long_run import keep_some
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.paths import ROOT, SAMPLES, SHARED_TRACES
 from tests.helpers.rank_traces import late_rank
@@ -208,7 +209,7 @@ NAMES = (
 )
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", keep_some(NAMES, 3))
 def test_against_the_entries_of_real_traces(name: str) -> None:
     path = SAMPLES / f"{name}.pt.trace.json.gz"
     entries = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]

@@ -43,6 +43,7 @@ def captured_ops_of(path: Path) -> CapturedOps:
     return ops
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("path", "kernels"), keep_some([(VLLM, 421), (SGLANG, 544)], 1))
 def test_every_replayed_kernel_has_its_op(path: Path, kernels: int) -> None:
     ops = captured_ops_of(path)
@@ -90,7 +91,7 @@ def read_times(row: dict[str, str]) -> tuple[int, float]:
     return int(row["Count"]), float(row["total_direct_kernel_time_sum"])
 
 
-@pytest.mark.parametrize("path", [VLLM, SGLANG, WITHOUT_GRAPH])
+@pytest.mark.parametrize("path", keep_some([VLLM, SGLANG, WITHOUT_GRAPH], 1))
 def test_counts_and_times_equal_those_of_tracelens(path: Path) -> None:
     ours = {(simplify(name), where): sums for (name, where), sums in sums_by_op(path).items()}
     theirs = {

@@ -148,6 +148,7 @@ def test_comparisons_are_no_brackets() -> None:
     assert parse_function(text).arguments == ("c<d>", "(e)1")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not SHARED_TRACES.exists(), reason="the shared traces are not here")
 @pytest.mark.parametrize(
     ("file", "fp32_share"),

@@ -104,6 +104,7 @@ def without_frames(tmp_path_factory: pytest.TempPathFactory) -> tt.Trace:
     return tt.open(path, cache=False)
 
 
+@pytest.mark.long
 def test_without_frames_sizes_tell_the_parameters(without_frames: tt.Trace) -> None:
     history = build_memory_history(without_frames._model)
     assert history is not None

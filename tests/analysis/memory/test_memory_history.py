@@ -58,7 +58,7 @@ def test_memory_is_grouped_by_the_line_of_the_first_frame_of_a_trace() -> None:
     assert [(group.label, group.bytes) for group in groups] == [("train.py:3 main", 512)]
 
 
-@pytest.mark.parametrize("path", keep_some(TRACES, 2), ids=lambda path: path.name.split(".")[0])
+@pytest.mark.parametrize("path", keep_some(TRACES, 1), ids=lambda path: path.name.split(".")[0])
 def test_the_curve_is_that_of_the_file(path: Path) -> None:
     history = open_history(path)
     totals = read_totals(path)
@@ -72,7 +72,7 @@ def test_the_curve_is_that_of_the_file(path: Path) -> None:
         assert (device.memory.held_before + alive).tolist() == allocated.tolist()
 
 
-@pytest.mark.parametrize("path", keep_some(TRACES, 2), ids=lambda path: path.name.split(".")[0])
+@pytest.mark.parametrize("path", keep_some(TRACES, 1), ids=lambda path: path.name.split(".")[0])
 def test_groups_sum_to_the_curve(path: Path) -> None:
     for device in open_history(path).devices:
         memory = device.memory

@@ -88,6 +88,7 @@ def list_recordings() -> list[Any]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("optimizer", "steady", "with_stack"), keep_some(list_recordings(), 1))
 def test_categories_are_those_that_were_counted(optimizer: str, steady: bool, with_stack: bool, tmp_path: Path) -> None:
     """Within 1 % of the bytes, also where the model was built and trained before the recording."""

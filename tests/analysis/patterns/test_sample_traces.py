@@ -13,7 +13,7 @@ from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 FOLDER = torchprof_samples.SAMPLES[0].path.parent
 
 
-@pytest.fixture(scope="module", params=keep_some(SAMPLES, 13))
+@pytest.fixture(scope="module", params=keep_some(SAMPLES, 7))
 def real(request: pytest.FixtureRequest) -> RealTrace:
     return RealTrace(request.param, FOLDER / f"{request.param}{TRACE_SUFFIX}", SAMPLES[request.param])
 

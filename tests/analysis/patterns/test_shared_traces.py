@@ -39,7 +39,7 @@ _LATER_RANKS = re.compile("fsdp_4ranks/rank[1-3]")  # 11 MB each, with the answe
 @pytest.fixture(
     scope="module",  # all tests of one trace run in a row
     params=keep_some(
-        [pytest.param(name, marks=pytest.mark.long if _LATER_RANKS.match(name) else ()) for name in SHARED], 12
+        [pytest.param(name, marks=pytest.mark.long if _LATER_RANKS.match(name) else ()) for name in SHARED], 6
     ),
 )
 def real(request: pytest.FixtureRequest) -> RealTrace:
@@ -62,7 +62,7 @@ def test_every_trace_has_its_expectation_and_every_expectation_all_patterns() ->
         assert {str(path.relative_to(TRACES)).removesuffix(TRACE_SUFFIX) for path in files} == set(SHARED)
 
 
-@pytest.mark.parametrize("path", keep_some(mark_long_traces(PUBLIC), 8))
+@pytest.mark.parametrize("path", keep_some(mark_long_traces(PUBLIC), 1))
 def test_public_traces_are_checked_consistently(path: Path) -> None:
     """And with the expected answers, where there are any."""
     checker = Checker(load_trace(str(path), cache=False))

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.analysis.rank_path.simulated_ranks import Instruction, simulate_run, write_late_run
-from tests.helpers.long_run import scale_examples
+from tests.helpers.long_run import keep_some, scale_examples
 from tests.helpers.merged_ranks import load_merged_ranks, load_shared_ranks
 from torchprof_tui.analysis.critical_path.critical_path import CriticalPath, find_critical_path
 from torchprof_tui.analysis.critical_path.segments import NO_RANK, SegmentKind
@@ -140,7 +140,7 @@ def test_a_step_that_one_rank_lacks_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "late"), [("ddp", 2), pytest.param("fsdp", None, marks=pytest.mark.long), ("dlrm", None)]
+    ("name", "late"), keep_some([("ddp", 2), pytest.param("fsdp", None, marks=pytest.mark.long), ("dlrm", None)], 1)
 )
 def test_recorded_ranks_are_followed_and_tiled(name: str, late: int | None) -> None:
     _, trace = load_shared_ranks(name)

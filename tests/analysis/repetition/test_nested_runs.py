@@ -34,6 +34,7 @@ def test_tokens_and_the_layers_in_each() -> None:
     assert runs[2].bounds.tolist() == [38, 46, 54, 62, 70]
 
 
+@pytest.mark.long
 @settings(max_examples=scale_examples(4), deadline=None)
 @given(
     layer=st.lists(st.integers(0, 9), min_size=5, max_size=24).filter(lambda found: len(set(found)) > 4),

@@ -134,7 +134,7 @@ class Recount:
         return launch is not None and step.start <= self.interval(launch)[0] < step.end
 
 
-@pytest.mark.parametrize("path", keep_some(TRACES, 2), ids=lambda path: path.name.partition(".")[0])
+@pytest.mark.parametrize("path", keep_some(TRACES, 1), ids=lambda path: path.name.partition(".")[0])
 def test_summaries_equal_the_recount(path: Path) -> None:
     recount = Recount(path)
     report = report_serving(load_trace(str(path)))

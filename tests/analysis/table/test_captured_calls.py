@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.literal_text import readable_trace
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, runtime, step, trace
 from torchprof_tui.analysis.graphs.captured_ops import build_captured_ops
@@ -122,7 +123,7 @@ def sum_below(path: Path) -> dict[str, float]:
 
 
 @pytest.mark.skipif(not VLLM.exists(), reason="needs the shared traces")
-@pytest.mark.parametrize(("path", "replayed"), [(VLLM, 10.38e3), (SGLANG, 9.66e3)])
+@pytest.mark.parametrize(("path", "replayed"), keep_some([(VLLM, 10.38e3), (SGLANG, 9.66e3)], 1))
 def test_annotations_of_real_traces_have_the_work_of_their_replays(path: Path, replayed: float) -> None:
     calls: Calls = Profile(load_trace(str(path))).calls
     expected = sum_below(path)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.later_imports import import_later
+from tests.helpers.long_run import keep_some
 from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.profiler_table import ProfilerTable
 from torchprof_tui.trace.loading.load_in_process import load_trace
@@ -60,7 +61,7 @@ def totals_of(table: ProfilerTable) -> list[tuple[str, int, int]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("options", keep_some(OPTIONS.values(), 2), ids=OPTIONS)
 def test_a_run_recorded_now_has_torchs_rows(options: dict[str, bool], tmp_path: Path) -> None:
     rows = record(tmp_path / "trace.json", **options)
     table = Profile(load_trace(str(tmp_path / "trace.json"), cache=False)).build_table()

@@ -65,7 +65,7 @@ def test_the_sums_are_those_of_the_file() -> None:
     assert sentence.endswith("overhead-bound, the CPU dispatches")
 
 
-@pytest.mark.parametrize("name", keep_some(NAMES, 5))
+@pytest.mark.parametrize("name", keep_some(NAMES, 2))
 def test_the_sentence_says_the_regime_of_the_verdict(name: str) -> None:
     """Of the whole trace, as `check` does it (with the other ranks at hand), and of each step."""
     trace = load(name)

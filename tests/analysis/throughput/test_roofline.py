@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SHARED_TRACES, find_shared_traces, is_long
 from tests.helpers.pattern_traces import ADD, GEMM, H200, SGEMM, healthy, op_with_work
 from tests.helpers.shape_traces import load_entries, op_with_shapes
@@ -182,7 +183,7 @@ BY_HAND: list[tuple[str, str, list[Any], list[str], str, int, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "op", "dims", "types", "word", "moved", "flops"), BY_HAND)
+@pytest.mark.parametrize(("name", "op", "dims", "types", "word", "moved", "flops"), keep_some(BY_HAND, 2))
 def test_real_kernels_have_the_rates_counted_by_hand(
     name: str, op: str, dims: list[Any], types: list[str], word: str, moved: int, flops: int
 ) -> None:
@@ -220,6 +221,7 @@ def test_decoding_without_shapes_says_so() -> None:
     assert (roofline.missing, measure_coverage(roofline)) == (NO_SHAPES, 0)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not SHARED_TRACES.exists(), reason="the shared traces are not available")
 @pytest.mark.parametrize("are_all", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_no_real_trace_exceeds_a_peak_or_counts_negative_bytes(are_all: bool) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.commands.mcp.test_answers import write_hostile
 from tests.commands.mcp.test_numbers import ADDED, digits, drop_null, repeat, unpack_records
+from tests.helpers.long_run import keep_some
 from tests.helpers.mcp_sessions import Session
 from torchprof_tui.commands.mcp.bounded_text import clean_values, round_number, shorten_name
 
@@ -33,7 +34,7 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("tool", "arguments", "rows"), CALLS)
+@pytest.mark.parametrize(("tool", "arguments", "rows"), keep_some(CALLS, 5))
 async def test_the_command_has_the_same_rows(
     capsys: pytest.CaptureFixture[str], tool: str, arguments: dict[str, Any], rows: str
 ) -> None:
@@ -63,6 +64,7 @@ async def test_a_snapshot_is_the_screen_of_its_command(tmp_path: Path) -> None:
     assert (tmp_path / "screen.txt").read_text(encoding="utf-8").rstrip("\n") == screen.rstrip("\n")
 
 
+@pytest.mark.long
 async def test_names_that_no_shell_reads_are_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_hostile(tmp_path / "t.json", 8)

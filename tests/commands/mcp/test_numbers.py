@@ -43,7 +43,7 @@ def drop_null(record: dict[str, Any], *names: str) -> dict[str, Any]:
     return {key: value for key, value in record.items() if value is not None and key not in names}
 
 
-@pytest.mark.parametrize("spec", SOME_SPECS)
+@pytest.mark.parametrize("spec", keep_some(SOME_SPECS, 2))
 async def test_findings_are_those_of_check(capsys: pytest.CaptureFixture[str], spec: str) -> None:
     said = await Session(["."]).ask("findings", trace=spec, max_tokens=MANY, full_names=True)
     told, api = repeat(capsys, said["command"]), tt.open(spec).check()
@@ -61,7 +61,7 @@ async def test_findings_are_those_of_check(capsys: pytest.CaptureFixture[str], s
     assert [each["us"] for each in unpack_records(said["causes"])] == [each["us"] for each in told["verdict"]["causes"]]
 
 
-@pytest.mark.parametrize("spec", SOME_SPECS)
+@pytest.mark.parametrize("spec", keep_some(SOME_SPECS, 2))
 @pytest.mark.parametrize("of", ["calls", "kernels", "copies"])
 async def test_tables_are_those_of_table(capsys: pytest.CaptureFixture[str], spec: str, of: str) -> None:
     said = await Session(["."]).ask("table", trace=spec, of=of, limit=1000, max_tokens=MANY, full_names=True)
@@ -136,7 +136,9 @@ async def test_a_flame_is_that_of_export(capsys: pytest.CaptureFixture[str], by:
     assert sum(row["self_ns"] for row in unpack_records(said)) == said["total_ns"]
 
 
-@pytest.mark.parametrize("spec", ["sample:train_gpt_eager", "sample:train_gpt_2ranks", "sample:train_images_cpu"])
+@pytest.mark.parametrize(
+    "spec", keep_some(["sample:train_gpt_eager", "sample:train_gpt_2ranks", "sample:train_images_cpu"], 1)
+)
 async def test_an_overview_is_info_check_and_table(capsys: pytest.CaptureFixture[str], spec: str) -> None:
     said = await Session(["."]).ask("overview", trace=spec, max_tokens=MANY, full_names=True)
     info, check, kernels = (repeat(capsys, command) for command in said["commands"])
@@ -159,7 +161,7 @@ async def test_arrivals_are_those_of_table(capsys: pytest.CaptureFixture[str]) -
     assert said["totals"] == told["totals"]
 
 
-@pytest.mark.parametrize("spec", SOME_SPECS)
+@pytest.mark.parametrize("spec", keep_some(SOME_SPECS, 3))
 async def test_a_prediction_is_that_of_what_if(capsys: pytest.CaptureFixture[str], spec: str) -> None:
     changes = ["cpu=0.5", "class=gemm*0.5"] if "gpt" in spec else ["cpu=0.5"]
     said = await Session(["."]).ask("what_if", trace=spec, changes=changes, max_tokens=MANY, full_names=True)
@@ -171,7 +173,7 @@ async def test_a_prediction_is_that_of_what_if(capsys: pytest.CaptureFixture[str
     assert (said["predicted_us"], said["replay_error"]) == digits((api.predicted_us, api.replay_error))
 
 
-@pytest.mark.parametrize("spec", SOME_SPECS)
+@pytest.mark.parametrize("spec", keep_some(SOME_SPECS, 3))
 async def test_a_critical_path_is_that_of_critical_path(capsys: pytest.CaptureFixture[str], spec: str) -> None:
     said = await Session(["."]).ask("critical_path", trace=spec, max_tokens=MANY, full_names=True)
     told, trace = repeat(capsys, said["command"]), tt.open(spec)
@@ -200,7 +202,7 @@ async def test_events_of_one_rank_have_the_rows_of_all(capsys: pytest.CaptureFix
         assert (events[row["row"]].name, row["rank"]) == (row["name"], 1)
 
 
-@pytest.mark.parametrize(("at", "by"), [("peak", "category"), ("5ms", "op"), ("end", "phase")])
+@pytest.mark.parametrize(("at", "by"), keep_some([("peak", "category"), ("5ms", "op"), ("end", "phase")], 1))
 async def test_alive_memory_is_that_of_memory(capsys: pytest.CaptureFixture[str], at: str, by: Any) -> None:
     spec = "sample:train_gpt_stack_memory"
     said = await Session(["."]).ask("memory_at", trace=spec, at=at, by=by, max_tokens=MANY, full_names=True)
@@ -223,6 +225,7 @@ async def test_alive_memory_that_was_not_recorded_cannot_be_told() -> None:
     assert "profile_memory" in said["cannot_tell"]
 
 
+@pytest.mark.long
 async def test_a_fleet_is_that_of_fleet(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("pyarrow")
     said = await Session(["."]).ask("fleet", trace="sample:train_gpt_2ranks", max_tokens=MANY)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.long_run import keep_some
 from tests.helpers.mcp_sessions import Session
 from torchprof_samples import find
 from torchprof_tui.analysis.memory.snapshots.snapshot_file import read_snapshot
@@ -36,7 +37,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("spec", [NAME, f"./{NAME}", f"deep/{NAME}", f"deep/../{NAME}", "sample:linear_eager"])
+@pytest.mark.parametrize(
+    "spec", keep_some([NAME, f"./{NAME}", f"deep/{NAME}", f"deep/../{NAME}", "sample:linear_eager"], 1)
+)
 async def test_what_is_inside_is_read(world: Path, spec: str) -> None:
     assert (await Session(["."]).ask("overview", trace=spec))["events"] > 0
     assert (await Session([world / "in"]).ask("overview", trace=str(world / "in" / NAME)))["events"] > 0
@@ -44,31 +47,34 @@ async def test_what_is_inside_is_read(world: Path, spec: str) -> None:
 
 @pytest.mark.parametrize(
     "spec",
-    [
-        f"../out/{NAME}",
-        f"../inner/{NAME}",  # a folder whose name begins with the one that is allowed
-        f"deep/../../out/{NAME}",
-        "..",
-        "/etc/passwd",
-        "/",
-        "~/x.json",
-        "-",
-        "",
-        "a\0b",
-        "missing.json",
-        f"host:{NAME}",
-        "ssh://host/x.json",
-        "http://127.0.0.1:1/x.json",
-        "s3://bucket/x.json",
-        f"file://{NAME}",
-        "*.json.gz",
-        "sample:",
-        "sample:../../../out",
-        "sample:nothing",
-        "sample:/etc/passwd",
-        "/dev/stdin",
-        "/proc/self/environ",
-    ],
+    keep_some(
+        [
+            f"../out/{NAME}",
+            f"../inner/{NAME}",  # a folder whose name begins with the one that is allowed
+            f"deep/../../out/{NAME}",
+            "..",
+            "/etc/passwd",
+            "/",
+            "~/x.json",
+            "-",
+            "",
+            "a\0b",
+            "missing.json",
+            f"host:{NAME}",
+            "ssh://host/x.json",
+            "http://127.0.0.1:1/x.json",
+            "s3://bucket/x.json",
+            f"file://{NAME}",
+            "*.json.gz",
+            "sample:",
+            "sample:../../../out",
+            "sample:nothing",
+            "sample:/etc/passwd",
+            "/dev/stdin",
+            "/proc/self/environ",
+        ],
+        8,
+    ),
 )
 async def test_what_is_outside_is_refused(world: Path, spec: str) -> None:
     session = Session([world / "in"])
@@ -150,11 +156,14 @@ async def test_a_slice_that_fails_leaves_no_file(world: Path) -> None:
     assert not (world / "in" / "empty.json").exists()
 
 
-@pytest.mark.parametrize("keys", ["o", "R", "r", "enter", "L", "e", "D", "y", "q", "escape", "ctrl+p", "w,slash", "g"])
+@pytest.mark.parametrize(
+    "keys", keep_some(["o", "R", "r", "enter", "L", "e", "D", "y", "q", "escape", "ctrl+p", "w,slash", "g"], 5)
+)
 async def test_keys_that_leave_the_trace_are_refused(world: Path, keys: str) -> None:
     assert "keys that move about" in await Session(["."]).read_error("snapshot", trace=NAME, keys=keys)
 
 
+@pytest.mark.long
 async def test_a_snapshot_imports_nothing_from_the_working_folder(world: Path) -> None:
     (world / "in" / "textual.py").write_text("open('imported', 'w')", encoding="utf-8")
     text, is_error = await Session(["."]).call("snapshot", trace=NAME, size="80x24")
@@ -183,7 +192,7 @@ NO_TRACES = {
 }
 
 
-@pytest.mark.parametrize("name", [*NO_TRACES, "data.sqlite"])
+@pytest.mark.parametrize("name", keep_some([*NO_TRACES, "data.sqlite"], 6))
 async def test_no_file_that_is_no_trace_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     path = tmp_path / name
     if name in NO_TRACES:
@@ -204,6 +213,7 @@ async def test_no_file_that_is_no_trace_is_quoted(tmp_path: Path, monkeypatch: p
         assert MARK not in str(raised.value)
 
 
+@pytest.mark.long
 async def test_a_run_with_a_file_that_is_no_rank_does_not_quote_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ INVALID = (
 )
 
 
+@pytest.mark.long
 def test_every_invalid_message_is_answered(tmp_path: Path) -> None:
     messages = [
         json.dumps(INITIALIZE).encode(),
@@ -112,8 +113,9 @@ def _list_packages_of_the_extra() -> list[str]:
     return sorted(name for name in found if not name.startswith("torchprof"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    "hidden", keep_some([[name] for name in _list_packages_of_the_extra()] + [["mcp", "mcp_types", "anyio"]], 2)
+    "hidden", keep_some([[name] for name in _list_packages_of_the_extra()] + [["mcp", "mcp_types", "anyio"]], 1)
 )
 def test_without_a_package_of_the_extra_its_name_is_said(hidden: list[str]) -> None:
     block = f"import sys; sys.modules.update(dict.fromkeys({hidden!r})); "

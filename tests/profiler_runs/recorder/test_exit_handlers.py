@@ -12,6 +12,7 @@ from tests.profiler_runs.conftest import Start, train
 
 # Record from the first step on, for more steps than any test takes.
 ENDLESS = ("--wait", "0", "--warmup", "0", "--active", "1000000")
+SLEEP = "for _ in range(1000):\n    time.sleep(0.1)"  # an interrupt just before a sleep does not end it
 SLOW = train(100_000, "import time; time.sleep(0.005)")
 
 
@@ -386,7 +387,7 @@ libc.pthread_mutex_lock(mutex)  # deadlock
 
 
 def test_an_interrupt_before_the_first_step_ends_in_one_line(start: Start) -> None:
-    run = start("import time\nprint('ready', flush=True)\ntime.sleep(100)")
+    run = start("import time\nprint('ready', flush=True)\n" + SLEEP)
     run.wait_for("ready")
     run.kill(signal.SIGINT)
     assert run.wait() == -signal.SIGINT
@@ -397,7 +398,7 @@ def test_an_interrupt_before_the_first_step_ends_in_one_line(start: Start) -> No
 
 
 def test_an_interrupted_program_without_steps_keeps_its_ops(start: Start) -> None:
-    run = start("import time, torch\ntorch.ones(2).sin()\nprint('ready', flush=True)\ntime.sleep(100)")
+    run = start("import time, torch\ntorch.ones(2).sin()\nprint('ready', flush=True)\n" + SLEEP)
     run.wait_for("ready")
     run.kill(signal.SIGINT)
     assert run.wait() == -signal.SIGINT

@@ -59,7 +59,7 @@ print("end")
     assert run.wait() == 0
     assert run.manifest["ended"] == "stopped"
     assert "while recording: ending the recording" in run.err
-    assert 20 < run.names().count("aten::ones") < 600
+    assert 0 < run.names().count("aten::ones") < 600
     assert goes_on.wait() == 0
     assert goes_on.out == "end\n"
     assert len(goes_on.manifest["kept"]) == 1

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.later_imports import LaterModule, import_later
+from tests.helpers.long_run import keep_some
 
 torch = import_later("torch")
 trial: Any = LaterModule("torchprof_runs.recorder.trial")
@@ -65,7 +66,7 @@ def test_a_module_of_torch_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(compiled) == 1
 
 
-@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("fused", keep_some([False, True], 1))
 def test_channels_last_reaches_the_state_of_the_optimizer(fused: bool) -> None:
     module = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU())
     optimizer = torch.optim.AdamW(module.parameters(), fused=fused, foreach=False if fused else None)
@@ -83,6 +84,7 @@ def test_channels_last_reaches_the_state_of_the_optimizer(fused: bool) -> None:
     assert {optimizer.state[weight][key].stride() for key in ("exp_avg", "exp_avg_sq")} == {weight.stride()}
 
 
+@pytest.mark.long
 def test_the_collector_is_timed_within_the_measured_steps() -> None:
     timer = trial.StepTimer(1, 6, 1e9)
     before = len(gc.callbacks)

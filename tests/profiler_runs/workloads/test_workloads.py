@@ -197,6 +197,7 @@ def test_by_itself() -> None:
     assert process.stdout.startswith("matmul_add (8, 8) bfloat16 on cpu")
 
 
+@pytest.mark.long
 def test_the_printed_time_is_that_of_a_usual_step(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

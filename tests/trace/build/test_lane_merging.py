@@ -189,6 +189,7 @@ def test_merged_lanes_are_stored(tmp_path) -> None:  # type: ignore[no-untyped-d
     assert {field.name for field in fields(again.lanes[0])} >= {"merged_lanes"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [20_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_more_lanes_than_are_kept(n: int) -> None:
     made = trace(*(event("op", k, 1, tid=k) for k in range(n)))

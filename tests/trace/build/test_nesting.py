@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.helpers import slow_reference
+from tests.helpers.long_run import keep_some
 from torchprof_tui.trace.build import nesting, pushed_events
 from torchprof_tui.trace.build.nesting import divide_lanes
 from torchprof_tui.trace.build.pushed_events import RowAllocator
@@ -174,7 +175,7 @@ def test_events_that_overlap_on_a_stream_spill_to_further_rows() -> None:
     assert nested([stream], [True]) == ([0, 1, 2, 2, 0], [-1] * 5, [10, 10, 1, 10, 1])
 
 
-@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("flat", keep_some([False, True], 1))
 def test_everything_crosses_everything(flat: bool) -> None:
     """A hundred thousand events, each crossing all before it: rows as many as events, time not squared."""
     n = 100_000

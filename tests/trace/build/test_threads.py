@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.column_equality import assert_deeply_equal
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SAMPLES, find_shared_traces, name_trace
 from tests.helpers.threaded_build import divide_among_threads
 from torchprof_tui.trace.build.build_trace import add_row_index, build_trace
@@ -61,7 +62,7 @@ def list_samples() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize(("path", "count"), list_samples())
+@pytest.mark.parametrize(("path", "count"), keep_some(list_samples(), 1))
 def test_samples(tmp_path: Path, path: Path, count: int) -> None:
     if count in (3, 16):  # not compressed: divided in another way
         plain = tmp_path / "plain.json"
@@ -73,11 +74,14 @@ def test_samples(tmp_path: Path, path: Path, count: int) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [
-        # test_real_traces.py decodes every file in several processes; threads divide the columns of any file alike.
-        pytest.param(path, id=name_trace(path), marks=pytest.mark.long if position % 30 else ())
-        for position, path in enumerate(SMALL_FILES)
-    ],
+    keep_some(
+        [
+            # test_real_traces.py decodes every file in several processes; threads divide the columns of any file alike.
+            pytest.param(path, id=name_trace(path), marks=pytest.mark.long if position % 30 else ())
+            for position, path in enumerate(SMALL_FILES)
+        ],
+        1,
+    ),
 )
 def test_shared_traces(tmp_path: Path, path: Path) -> None:
     one = build(path, tmp_path / "one", 1, 1)

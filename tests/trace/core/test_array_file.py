@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.column_equality import assert_deeply_equal
+from tests.helpers.long_run import keep_some
 from torchprof_samples import find
 from torchprof_tui.trace.core import array_files
 from torchprof_tui.trace.core.array_files import keep_arrays_in_files, read_available_memory
@@ -83,7 +84,7 @@ def decode(folder: Path, processes: int) -> RawEvents:
 
 
 @pytest.mark.usefixtures("in_files")
-@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("processes", keep_some([1, 3], 1))
 def test_columns_are_the_same_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int) -> None:
     expected = decode(tmp_path / "memory", 1)
     assert not is_mapped(expected.time)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.command_line import call_main, read_error_line, read_json_answer, run_program
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import ROOT, SAMPLES
 
 SAMPLE = SAMPLES / "matmul_add_64_cold_eager.pt.trace.json.gz"
@@ -77,26 +78,32 @@ def run_broken(packages: Path, code: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(
     ("code", "reason"),
-    [
-        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
-        ("syntax error", "SyntaxError: "),
-        ("raise SystemExit('bye\\x1b[2J')", "SystemExit: bye"),
-        ("SOURCE = COMMAND = 5", "torchprof_ktimes:COMMAND is no CommandExtension"),
-        ("SOURCE = 5", "AttributeError: module 'torchprof_ktimes' has no attribute 'COMMAND'"),
-        (CODE.replace(":print_longest", ":no_function"), "has no attribute 'no_function'"),
-        (CODE.replace('"torchprof_ktimes:print_longest"', '"print_longest"'), "'print_longest' is not module:name"),
-        (
-            CODE.replace("is_positional=True", 'short="-h"'),
-            "cannot be used: argument -h/--trace: conflicting option",
-        ),
-        (CODE.replace("Options(TraceOptions)", "Options"), "torchprof_ktimes:LongestOptions is no subclass of Options"),
-        (CODE.replace("trace: str", "trace: NoType"), "cannot be used: NameError: name 'NoType' is not defined"),
-        (
-            CODE.replace("def print_longest", "    def __post_init__(self):\n        1 / 0\n\n\ndef print_longest"),
-            "failed: ZeroDivisionError",
-        ),
-        (CODE.replace("import torchprof_tui  #", "1 / 0  #"), "failed: ZeroDivisionError: "),
-    ],
+    keep_some(
+        [
+            ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+            ("syntax error", "SyntaxError: "),
+            ("raise SystemExit('bye\\x1b[2J')", "SystemExit: bye"),
+            ("SOURCE = COMMAND = 5", "torchprof_ktimes:COMMAND is no CommandExtension"),
+            ("SOURCE = 5", "AttributeError: module 'torchprof_ktimes' has no attribute 'COMMAND'"),
+            (CODE.replace(":print_longest", ":no_function"), "has no attribute 'no_function'"),
+            (CODE.replace('"torchprof_ktimes:print_longest"', '"print_longest"'), "'print_longest' is not module:name"),
+            (
+                CODE.replace("is_positional=True", 'short="-h"'),
+                "cannot be used: argument -h/--trace: conflicting option",
+            ),
+            (
+                CODE.replace("Options(TraceOptions)", "Options"),
+                "torchprof_ktimes:LongestOptions is no subclass of Options",
+            ),
+            (CODE.replace("trace: str", "trace: NoType"), "cannot be used: NameError: name 'NoType' is not defined"),
+            (
+                CODE.replace("def print_longest", "    def __post_init__(self):\n        1 / 0\n\n\ndef print_longest"),
+                "failed: ZeroDivisionError",
+            ),
+            (CODE.replace("import torchprof_tui  #", "1 / 0  #"), "failed: ZeroDivisionError: "),
+        ],
+        3,
+    ),
 )
 def test_a_broken_command_is_one_line(packages: Path, code: str, reason: str) -> None:
     done = run_broken(packages, code)

@@ -121,6 +121,7 @@ def test_unknown_fields_are_ignored_and_a_newer_version_is_reported() -> None:
     assert explain_version("m", 1, 1) is None
 
 
+@pytest.mark.long
 @given(st.sampled_from(sorted(KINDS)), documents())
 def test_any_json_is_a_typed_value_or_one_line(name: str, document: object) -> None:
     _is_typed_or_one_line(json.dumps(document).encode(), name)

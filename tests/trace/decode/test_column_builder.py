@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.helpers.counter_points import list_points
 from tests.helpers.decoder_input import count_problems, decode_text, entry_text, trace_text
 from tests.helpers.decoder_reference import decoded_args, decoded_rows
@@ -74,6 +76,7 @@ def test_keys_and_names_that_are_not_text() -> None:
     assert decoded_rows(decoded)[0][3:6] == ("[1,null]", '{"a":1}', ("[1]", "{}"))
 
 
+@pytest.mark.long
 def test_more_categories_than_codes() -> None:
     decoded = decode_text(trace_text(*(entry_text(k, cat=f"c{k}") for k in range(65_540))))
     names = [decoded.events.categories[k] for k in decoded.events.category]

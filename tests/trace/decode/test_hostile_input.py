@@ -93,7 +93,7 @@ ENDLESS = {
 }
 
 
-@pytest.mark.parametrize("name", keep_some(ENDLESS, 7))
+@pytest.mark.parametrize("name", keep_some(ENDLESS, 3))
 def test_work_is_linear_in_the_size_of_the_file(name: str, parsed_bytes: ParsedBytes) -> None:
     with contextlib.suppress(TraceError):
         decode_text(ENDLESS[name])
@@ -255,6 +255,7 @@ def test_errors_print_no_control_characters(tmp_path: Path, capsys: pytest.Captu
 # --- memory ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", keep_some(["open string", "long name", "open brackets"], 1))
 def test_an_endless_entry_is_given_up(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded by the largest accepted entry, not by the file."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.long_run import keep_some
 from torchprof_tui.cli import main
 from torchprof_tui.trace.core import problems
 
@@ -87,7 +88,7 @@ def run_info(path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return summary
 
 
-@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("compressed", keep_some([False, True], 8))
 @pytest.mark.parametrize("error", REPAIRED)
 def test_errors_of_writers_lose_no_event(
     error: str, compressed: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -121,7 +121,7 @@ def test_text_after_the_list_is_read(tmp_path: Path, parts: AppendedParts) -> No
 ENTRIES = b",\n".join([kineto_entry(k).encode() for k in range(300)])
 
 
-@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("compressed", keep_some([False, True], 3))
 @pytest.mark.parametrize(
     "text",
     [
@@ -169,7 +169,7 @@ def test_one_process_decodes_everything_if_another_cannot_start(
         os.waitpid(started[0], 0)
 
 
-@pytest.mark.parametrize("sent", [0, 1, 5])
+@pytest.mark.parametrize("sent", keep_some([0, 1, 5], 1))
 def test_a_process_that_dies_while_it_sends_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: AppendedParts, sent: int
 ) -> None:
@@ -271,7 +271,7 @@ def is_running(process: int) -> bool:
     return stat[stat.rindex(")") + 2] not in "ZX"
 
 
-@pytest.mark.parametrize(("entries", "compressed"), keep_some([(40, False), (40, True), (900, False), (900, True)], 2))
+@pytest.mark.parametrize(("entries", "compressed"), keep_some([(40, False), (40, True), (900, False), (900, True)], 1))
 def test_any_number_of_processes_yields_the_same(
     tmp_path: Path, parts: AppendedParts, entries: int, compressed: bool
 ) -> None:
@@ -289,6 +289,7 @@ def test_a_compressed_file_of_several_members(tmp_path: Path, parts: AppendedPar
     assert_same(path, 1500, counts=(3,))
 
 
+@pytest.mark.long
 def test_a_killed_process_of_a_compressed_file_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_trace(tmp_path, kineto_text(400), compressed=True)
     monkeypatch.setattr(parallel._Worker, "_decode_part", lambda *_: os.kill(os.getpid(), signal.SIGKILL))

@@ -76,7 +76,7 @@ def choose_chunk_size(text: bytes) -> int:
     return 1 << 18 if len(text) > 4 << 20 else 1 << 14
 
 
-@pytest.fixture(scope="module", params=keep_some(mark_long_traces(FILES), 40))
+@pytest.fixture(scope="module", params=keep_some(mark_long_traces(FILES), 12))
 def real_trace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealTrace]:
     path: Path = request.param
     text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.long_run import keep_some
 from tests.helpers.trace_builder import cpu, kernel, runtime, trace
 from torchprof_tui.trace.loading import capture_files
 from torchprof_tui.trace.loading.capture_files import CaptureFiles, find_step_batches
@@ -73,7 +74,9 @@ def test_small_captures_are_all_opened(tmp_path: Path) -> None:
     assert files.problems == ()
 
 
-@pytest.mark.parametrize("details", ["no json", [], {"a": 1}, [{"file": 3, "batch_size": "x"}], "[" * 100_000])
+@pytest.mark.parametrize(
+    "details", keep_some(["no json", [], {"a": 1}, [{"file": 3, "batch_size": "x"}], "[" * 100_000], 2)
+)
 def test_a_damaged_list_of_captures_is_reported(tmp_path: Path, details: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capture_files, "MAX_SMALL_BYTES", 0)
     spec = write_captures(tmp_path, *(f"bs_{size}.json" for size in range(10, 20)))

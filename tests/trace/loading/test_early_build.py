@@ -73,6 +73,7 @@ def test_parts_are_announced_mapped_and_removed(path: Path, tmp_path: Path) -> N
         process.communicate(b"\n")
 
 
+@pytest.mark.long
 def test_stopping_removes_what_was_not_mapped(path: Path, tmp_path: Path) -> None:
     folder, size = tmp_path / "draft", path.stat().st_size
     with worker(path, folder, [size // 8]) as process:

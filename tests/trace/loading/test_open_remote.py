@@ -188,6 +188,7 @@ def test_names_with_shell_metacharacters(server: sshd.Sshd) -> None:
     assert (sorted(os.listdir(server.home)), sorted(os.listdir(folder))) == before
 
 
+@pytest.mark.long
 async def test_unchanged_ranks_are_mapped_from_the_cache(server: sshd.Sshd, run: Path) -> None:
     logins = server.logins
     first, opener, reports = await opened("home:it's a run/rank*")
@@ -215,6 +216,7 @@ async def test_unchanged_ranks_are_mapped_from_the_cache(server: sshd.Sshd, run:
     assert cache_usage()[0] == RANKS + 1
 
 
+@pytest.mark.long
 async def test_a_shared_connection_is_the_only_one(server: sshd.Sshd, run: Path) -> None:
     """Also one that ends with its first session: it is held until all ranks have been fetched, and no longer."""
     subprocess.run(["ssh", "-q", "-O", "exit", "shared"], check=False, capture_output=True)
@@ -264,6 +266,7 @@ async def test_few_ranks_are_fetched_from_one_host_at_a_time(
     opener.close()
 
 
+@pytest.mark.long
 async def test_ranks_that_cannot_be_fetched_are_left_out_and_reported(server: sshd.Sshd, run: Path) -> None:
     (server.home / "prose_rank4.json").write_text("hello, world")
     hidden = server.home / "rank5.json"
@@ -436,6 +439,7 @@ def test_one_passphrase_opens_a_folder_in_a_command(server: sshd.Sshd, run: Path
     assert server.clients("locked") == []
 
 
+@pytest.mark.long
 def test_without_a_terminal_one_line_says_what_helps(
     server: sshd.Sshd, run: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -515,6 +519,7 @@ def listing(server: sshd.Sshd, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 async def test_the_runs_of_a_remote_folder_are_listed_and_open(server: sshd.Sshd, listing: Path) -> None:
     opener = resolve_specs([f"shared:{listing}/"]).create_opener()
     opener.start()

@@ -43,7 +43,7 @@ def matched_times(trace: Trace) -> dict[tuple[str, int, int], dict[int, tuple[in
     return found
 
 
-@pytest.mark.parametrize("name", keep_some(reversed(SHARED_RANK_SETS), 2))
+@pytest.mark.parametrize("name", keep_some(reversed(SHARED_RANK_SETS), 1))
 def test_shared_ranks_match_as_in_the_dictionaries(name: str) -> None:
     paths, trace = load_shared_ranks(name)
     expected, found = joined(paths), matched_times(trace)

@@ -9,11 +9,11 @@ import contextlib
 import http.server
 import os
 import random
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,7 @@ def test_numbers_out_of_range_are_unknown(answer: Callable[[bytes], None], numbe
     source.close()
 
 
+@pytest.mark.long
 def test_many_names_are_cut_with_a_line(answer: Callable[[bytes], None], capsys: pytest.CaptureFixture[str]) -> None:
     answer(MARK + b"folder\n" + b"".join(b"1:%d:./%d.json\n" % (number, number) for number in range(100_000)))
     folder = folder_error("box:runs")
@@ -188,6 +189,7 @@ VALUES = st.one_of(
 )
 
 
+@pytest.mark.long
 @given(st.dictionaries(st.sampled_from(["name", "size", "type", "mtime", "LastModified", "ETag", "created"]), VALUES))
 @settings(max_examples=200, deadline=None)
 def test_entries_of_any_type(fields: dict[str, Any]) -> None:
@@ -285,6 +287,7 @@ def site() -> Iterator[str]:
         thread.join()
 
 
+@pytest.mark.long
 def test_only_links_below_a_page_are_listed(site: str, capsys: pytest.CaptureFixture[str]) -> None:
     expected = [f"{site}/runs/{name}" for name in ("rank%201.json.gz", "rank0.json", "rank9.json")]
     assert sorted(trace.spec for trace in folder_error(f"{site}/runs/").traces) == expected
@@ -295,7 +298,7 @@ def test_only_links_below_a_page_are_listed(site: str, capsys: pytest.CaptureFix
 
 
 def test_pages_without_end_are_given_up(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = sys.modules["torchprof_tui.trace.sources.url"]
+    module = import_module("torchprof_tui.trace.sources.url")
     assert refusal(f"{site}/endless/") == "the page is longer than 8 MB; name a trace"
     monkeypatch.setattr(module, "MAX_LISTING_SECONDS", 0.2)
     assert refusal(f"{site}/slow/").startswith("the list takes longer than 0.2 s")

@@ -95,6 +95,7 @@ def test_folder_lists_its_traces() -> None:
     assert all(each.size > 0 and each.modified > 1.5e9 for each in caught.value.traces)
 
 
+@pytest.mark.long
 def test_pattern_opens_the_ranks_of_a_run(
     store: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import sshd
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import ROOT
 from tests.helpers.remote_traces import read
 from tests.helpers.terminal import Terminal
@@ -218,7 +219,7 @@ def test_an_ended_program_leaves_nothing_behind(server: sshd.Sshd, end: signal.S
     wait_until(lambda: server.clients("stuck") == [] and not Path(socket).parent.exists())
 
 
-@pytest.mark.parametrize("host", ["locked", "persisting", "unknown", "behind_locked"])
+@pytest.mark.parametrize("host", keep_some(["locked", "persisting", "unknown", "behind_locked"], 1))
 def test_ssh_asks_on_the_terminal(server: sshd.Sshd, host: str) -> None:
     with Terminal([sys.executable, "-c", HOLD, f"{host}:{server.home}/a.json"], columns=400, folder=ROOT) as terminal:
         if host == "unknown":
@@ -231,6 +232,7 @@ def test_ssh_asks_on_the_terminal(server: sshd.Sshd, host: str) -> None:
     wait_until(lambda: server.clients(host) == [] or host == "persisting")
 
 
+@pytest.mark.long
 def test_a_refused_login_is_one_line(server: sshd.Sshd) -> None:
     with Terminal([sys.executable, "-c", HOLD, f"locked:{server.home}/a.json"], columns=400, folder=ROOT) as terminal:
         for _ in range(3):

@@ -334,6 +334,7 @@ def test_info_lists_a_folder(server: sshd.Sshd, folder: Path, capsys: pytest.Cap
     assert (listing["traces"][0]["bytes"], listing["traces"][0]["modified"]) == (2, 1_700_000_000)
 
 
+@pytest.mark.long
 async def test_folder_opens_the_start_screen(server: sshd.Sshd, folder: Path) -> None:
     opening = SingleTraceOpener(f"shared:{folder}")
     opening.start()
@@ -359,6 +360,7 @@ async def test_failure_is_reported_in_one_line(server: sshd.Sshd) -> None:
         await opening.load_trace(lambda _: None)
 
 
+@pytest.mark.long
 def test_commands_accept_ssh_paths(server: sshd.Sshd, capsys: pytest.CaptureFixture[str]) -> None:
     spec = f"shared:{server.home}/trace.json.gz"
     assert main(["info", "--json", spec]) == 0

@@ -165,6 +165,7 @@ def test_content_encoding_is_decoded(site: str) -> None:
     assert read(open_source(f"{site}/packed/trace.json")) == TEXT
 
 
+@pytest.mark.long
 async def test_reopening_uses_the_cache(site: str, folder: Path) -> None:
     opening = SingleTraceOpener(f"{site}/trace.json.gz")
     trace, reports = await opened(opening)
@@ -317,6 +318,7 @@ def test_ranks_by_pattern_by_name_and_mixed(site: str, ranks: Path, capsys: pyte
     assert capsys.readouterr().err == f"torchprof-tui: {below}/none*: no match there\n"
 
 
+@pytest.mark.long
 def test_one_rank_interrupted_and_one_missing(site: str, ranks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     below = "the%20run%20%251"
     whole, missing = f"{site}/{below}/rank0.json.gz", f"{site}/{below}/rank7.json.gz"
@@ -329,6 +331,7 @@ def test_one_rank_interrupted_and_one_missing(site: str, ranks: Path, capsys: py
     assert err == f"torchprof-tui: left out: rank 7: {missing}: no such file there\n"
 
 
+@pytest.mark.long
 def test_page_with_links_to_traces_is_a_folder(site: str, ranks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = f"{site}/the%20run%20%251/"
     result, _ = info(capsys, page)

@@ -204,6 +204,7 @@ def site(tmp_path: Path) -> Iterator[str]:
         thread.join()
 
 
+@pytest.mark.long
 def test_the_same_names_on_a_server(site: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "vllm").mkdir()
     for name, path in zip(VLLM, late_rank(2).write(tmp_path, packed=True), strict=False):

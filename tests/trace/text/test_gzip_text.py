@@ -313,6 +313,7 @@ def test_little_of_the_text_is_held_in_memory(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not SHARED_TRACES.is_dir(), reason="needs the shared traces")
 def test_real_traces(tmp_path: Path) -> None:
     for path in sorted(SHARED_TRACES.glob("*.json.gz"))[::6]:

@@ -63,7 +63,7 @@ async def open_screen(pilot: Pilot[None], key: str, name: str) -> Screen[object]
             ("?", "HelpScreen"),
             ("o", "StartScreen"),
         ],
-        2,
+        1,
     ),
 )
 async def test_a_screen_that_was_left_is_freed(key: str, name: str) -> None:
@@ -75,6 +75,7 @@ async def test_a_screen_that_was_left_is_freed(key: str, name: str) -> None:
         assert not app._list_kept_screens()  # which would be collected again and again
 
 
+@pytest.mark.long
 async def test_the_painted_lines_of_a_removed_screen_are_freed() -> None:
     """textual keeps the styles caches of the last 1,024 widgets, with the lines that they painted."""
     async with opened_app() as (_, pilot):
@@ -86,6 +87,7 @@ async def test_the_painted_lines_of_a_removed_screen_are_freed() -> None:
         await until(pilot, lambda: all(cache() is None for cache in caches))
 
 
+@pytest.mark.long
 async def test_a_key_keeps_no_removed_screen() -> None:
     async with opened_app() as (app, pilot):
         screen = ref(await open_screen(pilot, "t", "TableScreen"))
@@ -95,6 +97,7 @@ async def test_a_key_keeps_no_removed_screen() -> None:
         await until(pilot, lambda: screen() is None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spec", keep_some([SAMPLE, "sample:train_gpt_2ranks"], 1))
 async def test_the_first_trace_is_freed_when_another_is_opened(spec: str) -> None:
     """It was loaded when the program's objects were frozen, which no collection visits."""
@@ -106,6 +109,7 @@ async def test_the_first_trace_is_freed_when_another_is_opened(spec: str) -> Non
         assert gc.get_freeze_count()  # the program is still frozen
 
 
+@pytest.mark.long
 async def test_messages_that_were_cleared_leave_no_widgets() -> None:
     """textual removes the toast of a cleared message, but not the widget around it, which runs a task."""
     async with opened_app() as (app, pilot):
@@ -131,6 +135,7 @@ async def test_a_full_collection_waits_for_the_frames(monkeypatch: pytest.Monkey
         assert collections == [True]
 
 
+@pytest.mark.long
 async def test_a_screen_that_a_thread_still_uses_is_freed_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage_collection, "QUIET_SECONDS", 0.01)
     async with opened_app() as (app, pilot):

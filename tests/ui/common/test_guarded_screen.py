@@ -54,6 +54,7 @@ def test_every_screen_of_the_program_is_guarded() -> None:
         assert not kind.__module__.startswith("torchprof_tui.ui") or issubclass(kind, GuardedScreen), kind
 
 
+@pytest.mark.long
 async def test_a_double_click_beside_the_palette_closes_only_the_palette() -> None:
     async with explorer(SHOWN) as (screen, pilot):
         await open_palette(pilot)
@@ -63,6 +64,7 @@ async def test_a_double_click_beside_the_palette_closes_only_the_palette() -> No
         assert pilot.app.screen_stack[-1] is screen
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "keys", keep_some([["enter", "enter"], ["o", "enter", "enter", "enter"], ["x", "escape", "escape"]], 1)
 )
@@ -103,6 +105,7 @@ async def test_a_search_of_the_palette_that_ends_after_it_was_left() -> None:
         assert not [worker for worker in pilot.app.workers if worker.node is palette and not worker.is_cancelled]
 
 
+@pytest.mark.long
 async def test_leaving_a_covered_screen_leaves_those_above_it() -> None:
     async with explorer(SHOWN) as (screen, pilot):
         form = RecordScreen()
@@ -114,7 +117,7 @@ async def test_leaving_a_covered_screen_leaves_those_above_it() -> None:
         assert pilot.app.screen is screen
 
 
-@pytest.mark.parametrize("kind", [RecordScreen, ExplorerScreen])
+@pytest.mark.parametrize("kind", keep_some([RecordScreen, ExplorerScreen], 1))
 @pytest.mark.parametrize("size", [(10, 4), (80, 24)])
 async def test_a_resize_after_the_screen_was_closed(kind: type, size: tuple[int, int]) -> None:
     async with explorer(SHOWN, (80, 24)) as (_, pilot):

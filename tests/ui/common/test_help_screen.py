@@ -149,7 +149,7 @@ async def check_leaving(pilot: Pilot[None]) -> None:
     assert pilot.app.return_code == 0
 
 
-@pytest.mark.parametrize("size", keep_some([((40, 10),), ((80, 24),), ((109, 30),), ((110, 30),), ((240, 60),)], 2))
+@pytest.mark.parametrize("size", keep_some([((40, 10),), ((80, 24),), ((109, 30),), ((110, 30),), ((240, 60),)], 1))
 async def test_every_page_and_filter_at_every_size(size: tuple[int, int]) -> None:
     async with explorer(two_steps(), size) as (screen, pilot):
         await pilot.press("?")
@@ -167,6 +167,7 @@ async def test_every_page_and_filter_at_every_size(size: tuple[int, int]) -> Non
         assert screen.app.screen is screen
 
 
+@pytest.mark.long
 async def test_it_begins_with_the_panel_that_has_the_keys() -> None:
     shown = two_steps()
     async with explorer(shown, (100, 40)) as (screen, pilot):
@@ -209,6 +210,7 @@ async def test_all_bindings_have_a_sentence(name: str) -> None:
         assert bound - textuals <= listed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(80, 24), pytest.param((160, 48), marks=pytest.mark.long)])
 async def test_f1_in_the_palette_shows_the_keys_of_the_screen_below(size: tuple[int, int]) -> None:
     app = TorchprofApp()
@@ -226,6 +228,7 @@ async def test_f1_in_the_palette_shows_the_keys_of_the_screen_below(size: tuple[
         assert isinstance(app.screen, HelpScreen)
 
 
+@pytest.mark.long
 async def test_help_begins_with_the_word_of_the_selected_event() -> None:
     shown = two_steps()
     async with explorer(shown, (120, 40)) as (screen, pilot):
@@ -245,6 +248,7 @@ async def test_help_begins_with_the_word_of_the_selected_event() -> None:
         assert "The selected event" not in text_of(screen.app.screen), "asked about the cheatsheet"
 
 
+@pytest.mark.long
 async def test_help_of_the_table_begins_with_the_word_of_the_row() -> None:
     async with opened("table") as (app, pilot):
         await until(pilot, lambda: app.screen.help_word is not None)  # type: ignore[attr-defined]
@@ -253,6 +257,7 @@ async def test_help_of_the_table_begins_with_the_word_of_the_row() -> None:
         assert "The selected event: " in text_of(app.screen)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("size", "screen", "search", "word"),
     keep_some(
@@ -288,6 +293,7 @@ async def test_help_begins_with_the_word_of_a_row_of_the_tree_and_of_a_frame(
         assert "The selected event" not in text_of(app.screen)
 
 
+@pytest.mark.long
 async def test_a_pattern_and_a_word_of_the_trace_are_found_among_the_words() -> None:
     async with opened("explorer") as (app, pilot):
         await pilot.press("question_mark")

@@ -67,7 +67,7 @@ async def test_a_path_that_is_pasted_is_typed_as_a_whole(keys: str) -> None:
             ["t", "escape", "t", "escape", "T", "escape", "?", "escape", "/", "escape"],
             ["G", "escape", "escape", "?", "question_mark", "escape", "T", "T", "t", "t", "o", "escape", "escape"],
         ],
-        2,
+        1,
     ),
     ids=" ".join,
 )

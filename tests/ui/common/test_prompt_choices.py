@@ -50,6 +50,7 @@ async def test_tab_completes_and_arrows_choose() -> None:
         assert not screen.query_one(Prompt).has_class("choosing")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", keep_some(["t", "T", "F", "M"], 1))
 async def test_a_comparison_is_asked_for_with_the_same_choices_on_all_screens(
     key: str, monkeypatch: pytest.MonkeyPatch
@@ -92,6 +93,7 @@ def test_a_choice_whose_file_begins_with_the_text_comes_first() -> None:
     assert [choice.text for choice in find_choices(choices, "mlp")] == ["/runs/mlp_b.json", "mlp", "sample:my_mlp"]
 
 
+@pytest.mark.long
 async def test_what_a_choice_is_stays_beside_a_long_name(tmp_path: Path) -> None:
     names = [str(tmp_path / f"{'long_' * 12}{letter}.pt.trace.json.gz") for letter in "ab"]
     async with explorer(two_steps(), (80, 24)) as (screen, pilot):

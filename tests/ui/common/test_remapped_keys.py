@@ -8,6 +8,7 @@ import pytest
 from textual.binding import Binding
 
 from tests.helpers.explorer_app import settled, until
+from tests.helpers.long_run import keep_some
 from torchprof_samples import find
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.program.settings import Configuration, Problem
@@ -86,7 +87,7 @@ async def test_of_keys_that_do_nothing_only_the_last_is_explained() -> None:
         assert len(app.screen.query("ToastHolder")) == 1
 
 
-@pytest.mark.parametrize("problems", [1, 4])
+@pytest.mark.parametrize("problems", keep_some([1, 4], 1))
 async def test_mistakes_are_one_notification(problems: int) -> None:
     app = start_app(configure({"time.fit": "t", "time.fits": "z"}, *("config.toml: theme: must be …",) * problems))
     async with app.run_test(size=(160, 48)) as pilot:

@@ -66,6 +66,7 @@ async def test_each_screen_is_written_under_its_name(folder: Path) -> None:
     assert "aten::" in words["table.svg"]
 
 
+@pytest.mark.long
 async def test_a_comparison_is_written_with_its_waterfall(folder: Path) -> None:
     opener = resolve_specs(["sample:geglu_mlp_eager"]).create_opener(True)
     opener.start()
@@ -78,6 +79,7 @@ async def test_a_comparison_is_written_with_its_waterfall(folder: Path) -> None:
     assert "308.3µs→351.7µs" in read_words(folder / "geglu_mlp_eager-waterfall.svg")
 
 
+@pytest.mark.long
 async def test_the_palette_exports_the_start_screen(folder: Path) -> None:
     app = TorchprofApp()
     async with app.run_test(size=(120, 40)) as pilot:

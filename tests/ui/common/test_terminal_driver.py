@@ -47,6 +47,7 @@ def continue_process(terminal: Terminal) -> None:
     terminal.wait_for("zoom in at the cursor", gone=True)
 
 
+@pytest.mark.long
 def test_stopping_and_continuing_adds_no_threads_and_restores_the_terminal() -> None:
     with Terminal(COMMAND) as terminal:
         terminal.wait_for("ProfilerStep#2", "stream 7")
@@ -117,6 +118,7 @@ def test_ctrl_z_under_a_shell_stops_the_program_and_restores_the_terminal() -> N
         assert not terminal.is_raw()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "command",
     [
@@ -139,6 +141,7 @@ def test_ctrl_z_without_a_shell_says_so_and_goes_on(command: tuple[str, ...]) ->
         assert terminal.wait_for_end() == 0
 
 
+@pytest.mark.long
 def test_a_stop_repairs_the_modes_that_a_shell_has_changed() -> None:
     with Terminal(COMMAND) as terminal:
         terminal.wait_for("ProfilerStep#2", "stream 7")
@@ -169,6 +172,7 @@ def test_a_signal_ends_the_program_with_its_status_and_without_children(number: 
     assert not any(Path(f"/proc/{child}").exists() for child in children)
 
 
+@pytest.mark.long
 def test_a_terminal_that_is_gone_ends_a_program_that_gets_no_signal() -> None:
     """Where it is not the terminal of its session: reading returned nothing at once, again and again."""
     master, slave = os.openpty()
@@ -192,6 +196,7 @@ def test_a_terminal_that_is_gone_ends_the_program() -> None:
         assert terminal.wait_for_end() == 128 + signal.SIGHUP
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", keep_some([signal.SIGKILL, signal.SIGBUS, signal.SIGSEGV], 1))
 def test_a_killed_program_leaves_a_usable_terminal(number: signal.Signals) -> None:
     with Terminal(COMMAND) as terminal:
@@ -246,6 +251,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.long
 def test_a_program_killed_in_the_middle_of_a_control_sequence_leaves_no_mouse_reports() -> None:
     with Terminal([sys.executable, "-c", KILLED_WHILE_WRITING]) as terminal:
         terminal.wait_for_end()

@@ -75,6 +75,7 @@ async def compared(app: TorchprofApp, pilot: Pilot[None]) -> DiffScreen:
     return screen
 
 
+@pytest.mark.long
 async def test_another_trace_and_back() -> None:
     async with opened(EAGER) as (app, pilot):
         await ask(pilot, COMPILED)
@@ -95,6 +96,7 @@ async def test_enter_alone_compares_an_eager_program_with_the_compiled_one() -> 
         assert (await compared(app, pilot)).sides[1].label == "geglu_mlp_compile"
 
 
+@pytest.mark.long
 async def test_the_cause_that_is_named_changed_as_the_step_did() -> None:
     async with opened(COMPILED) as (app, pilot):
         await pilot.press("D", "enter")
@@ -111,6 +113,7 @@ async def test_the_cause_that_is_named_changed_as_the_step_did() -> None:
         assert describe_main_cause(causes[:1], account) == f"partly undone by: {describe_cause(causes[0])}"
 
 
+@pytest.mark.long
 async def test_enter_takes_the_first_choice_that_is_shown() -> None:
     async with opened("sample:linear_eager") as (app, pilot):
         await ask(pilot, "mlp_c")
@@ -148,6 +151,7 @@ async def test_two_steps_of_the_open_trace() -> None:
         assert [side.label[-2:] for side in screen.sides] == ["#3", "#4"]
 
 
+@pytest.mark.long
 async def test_two_ranks_of_a_run() -> None:
     async with opened(RANKS) as (app, pilot):
         await ask(pilot, "rank 0/1")
@@ -156,6 +160,7 @@ async def test_two_ranks_of_a_run() -> None:
         assert [side.trace.rank for side in screen.sides] == [0, 1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "says"),
     keep_some(
@@ -179,6 +184,7 @@ async def test_what_cannot_be_compared_is_said_on_the_screen(text: str, says: st
         assert not (await compared(app, pilot)).has_class("failed")
 
 
+@pytest.mark.long
 async def test_what_cannot_be_opened_is_said_and_the_trace_stays() -> None:
     Path("text.json").write_text("no trace at all", encoding="utf-8")
     async with opened(EAGER) as (app, pilot):
@@ -193,6 +199,7 @@ async def test_what_cannot_be_opened_is_said_and_the_trace_stays() -> None:
         assert app.failure is None
 
 
+@pytest.mark.long
 async def test_the_trace_before_a_recording_is_a() -> None:
     async with opened(COMPILED) as (app, pilot):
         app.note_recording(EAGER)
@@ -201,6 +208,7 @@ async def test_the_trace_before_a_recording_is_a() -> None:
         assert [side.label for side in screen.sides] == ["geglu_mlp_eager", "geglu_mlp_compile"]
 
 
+@pytest.mark.long
 async def test_a_comparison_asked_for_on_the_command_line() -> None:
     async with opened(EAGER, parse_request(f"{COMPILED} step 3/4")) as (app, pilot):
         screen = await compared(app, pilot)

@@ -8,12 +8,16 @@ import threading
 import pytest
 
 from tests.helpers.explorer_app import explorer, two_steps, until
+from tests.helpers.long_run import keep_some
 from torchprof_tui.ui.explorer import child_screens
 
 
 @pytest.mark.parametrize(
     ("key", "name"),
-    [("M", "MemoryScreen"), ("t", "TableScreen"), ("T", "TreeScreen"), ("F", "FlameScreen"), ("G", "LearnScreen")],
+    keep_some(
+        [("M", "MemoryScreen"), ("t", "TableScreen"), ("T", "TreeScreen"), ("F", "FlameScreen"), ("G", "LearnScreen")],
+        1,
+    ),
 )
 async def test_the_event_loop_does_not_wait_for_an_import(monkeypatch: pytest.MonkeyPatch, key: str, name: str) -> None:
     threads: list[threading.Thread] = []

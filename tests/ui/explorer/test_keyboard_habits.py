@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from textual.widgets import Input
 
 from tests.helpers.explorer_app import explorer, settled, text_of, two_steps, until
@@ -37,6 +38,7 @@ def selected_name(screen: ExplorerScreen) -> str:
     return screen.trace.event(event).name if event >= 0 else ""
 
 
+@pytest.mark.long
 async def test_n_continues_a_search_made_while_the_cheatsheet_is_open() -> None:
     async with explorer(uneven(), (140, 48)) as (screen, pilot):
         await settled(pilot)
@@ -56,6 +58,7 @@ async def test_n_continues_a_search_made_while_the_cheatsheet_is_open() -> None:
         assert f"{finding.id}: " in text_of(screen)
 
 
+@pytest.mark.long
 async def test_a_copied_panel_has_at_most_120_columns() -> None:
     copied: list[str] = []
     shown = trace(
@@ -79,6 +82,7 @@ async def test_a_copied_panel_has_at_most_120_columns() -> None:
         assert "sent to the terminal's clipboard" in text_of(screen)
 
 
+@pytest.mark.long
 async def test_typing_after_the_slash_replaces_the_last_search() -> None:
     async with explorer(two_steps()) as (screen, pilot):
         prompt = screen.query_one(Input)
@@ -112,6 +116,7 @@ async def test_a_search_with_a_capital_says_that_it_is_case_sensitive() -> None:
         assert "case-sensitive" not in text_of(screen)
 
 
+@pytest.mark.long
 async def test_hiding_a_lane_names_it_and_the_key_that_shows_it() -> None:
     async with explorer(two_steps()) as (screen, pilot):
         await pilot.press("down", ":", *"hide", "enter")
@@ -163,6 +168,7 @@ async def test_backspace_returns_to_the_view_before_a_jump() -> None:
         assert state.viewport == before.resize(state.viewport.width)
 
 
+@pytest.mark.long
 async def test_backspace_returns_from_a_match_with_its_lines() -> None:
     shown = trace(step(0, 0, 1000), *(cpu(f"aten::op{k}", 5 + k, 900 - 2 * k) for k in range(60)), cpu("found", 950, 9))
     async with explorer(shown, (120, 40)) as (screen, pilot):
@@ -178,6 +184,7 @@ async def test_backspace_returns_from_a_match_with_its_lines() -> None:
         assert (selected_name(screen), state.lane_view.top) == ("ProfilerStep#0", 0)
 
 
+@pytest.mark.long
 async def test_the_status_line_says_that_a_search_is_case_sensitive() -> None:
     shown = trace(step(0, 0, 100), cpu("aten::MM", 0, 50), cpu("aten::mm", 60, 20))
     async with explorer(shown) as (screen, pilot):
@@ -188,6 +195,7 @@ async def test_the_status_line_says_that_a_search_is_case_sensitive() -> None:
         assert "case-sensitive" not in text_of(screen)
 
 
+@pytest.mark.long
 async def test_a_search_finds_what_the_lanes_print() -> None:
     name = (
         "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, char*>(int, int, char*)"
@@ -227,6 +235,7 @@ async def test_without_a_selection_the_next_step_is_the_first_on_screen() -> Non
         assert sample.event(screen.view_state.selected).name == "ProfilerStep#3"
 
 
+@pytest.mark.long
 async def test_the_hints_name_the_memory_screen_where_there_is_memory() -> None:
     for name, has_memory in (("train_gpt_stack_memory", True), ("linear_eager", False)):
         async with explorer(load_sample(name), (120, 40)) as (screen, _):

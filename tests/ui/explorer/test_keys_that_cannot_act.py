@@ -101,7 +101,7 @@ CASES = [("two steps", state) for state in PREPARATIONS] + [
 ]
 
 
-@pytest.mark.parametrize(("shown", "state"), keep_some(CASES, 4))
+@pytest.mark.parametrize(("shown", "state"), keep_some(CASES, 1))
 async def test_each_key_of_the_explorer_acts_or_says_why(
     shown: str, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,7 +122,7 @@ async def test_each_key_of_the_explorer_acts_or_says_why(
         assert silent == [], silent
 
 
-@pytest.mark.parametrize(("shown", "key"), keep_some(product(TRACES, "tTF"), 4))
+@pytest.mark.parametrize(("shown", "key"), keep_some(product(TRACES, "tTF"), 2))
 async def test_each_key_of_a_child_screen_acts_or_says_why(
     shown: str, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

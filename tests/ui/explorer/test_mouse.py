@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 from textual.widget import Widget
 
 from tests.helpers.explorer_app import event_of, explorer, text_of, two_steps
+from tests.helpers.long_run import keep_some
 from tests.helpers.terminal import Terminal
 from tests.helpers.trace_builder import cpu, step, trace
 from torchprof_tui.trace.model.trace import Trace
@@ -95,6 +96,7 @@ async def test_the_wheel_says_what_zooms_where_all_lanes_are_on_screen() -> None
         assert "wheel" not in text_of(screen)  # a key was pressed
 
 
+@pytest.mark.long
 async def test_a_click_selects_and_a_double_click_fits() -> None:
     shown = two_steps()
     async with explorer(shown, (120, 40)) as (screen, pilot):
@@ -119,6 +121,7 @@ async def test_a_click_selects_and_a_double_click_fits() -> None:
         assert state.viewport == whole.fit(160_000, 190_000)
 
 
+@pytest.mark.long
 async def test_a_drag_on_the_lanes_or_the_ruler_marks_a_range() -> None:
     shown = two_steps()
     async with explorer(shown, (120, 40)) as (screen, pilot):
@@ -141,7 +144,7 @@ async def test_a_drag_on_the_lanes_or_the_ruler_marks_a_range() -> None:
 
 
 @pytest.mark.parametrize(
-    "keys", [{"shift": True}, {"meta": True}, {"control": True}], ids=lambda keys: next(iter(keys))
+    "keys", keep_some([{"shift": True}, {"meta": True}, {"control": True}], 1), ids=lambda keys: next(iter(keys))
 )
 async def test_a_drag_with_a_modifier_pans(keys: dict[str, bool]) -> None:
     async with explorer(two_steps(), (120, 40)) as (screen, pilot):

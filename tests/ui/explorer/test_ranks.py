@@ -58,6 +58,7 @@ def contents(screen: ExplorerScreen) -> list[tuple[LineContent, str]]:
     return [(line.content, screen.trace.lanes[line.lane].label) for line in screen.view_state.lane_view.lane_lines.body]
 
 
+@pytest.mark.long
 async def test_a_line_each_until_opened(shown: Trace) -> None:
     async with folded_explorer(shown, (120, 40)) as (screen, pilot):
         folded = [(LineContent.RANK, "rank 0"), (LineContent.RANK, "rank 1"), (LineContent.RANK, "rank 2")]
@@ -107,6 +108,7 @@ async def test_walking_from_rank_to_rank(shown: Trace) -> None:
         assert screen.view_state.selected != before
 
 
+@pytest.mark.long
 async def test_an_event_in_a_folded_rank_is_drawn_in_its_line(shown: Trace) -> None:
     async with folded_explorer(shown, (120, 40)) as (screen, pilot):
         await pilot.press("/", *"c10d", "enter")
@@ -122,6 +124,7 @@ async def test_an_event_in_a_folded_rank_is_drawn_in_its_line(shown: Trace) -> N
         assert len(screen._lanes_area.timeline.find_event_lines([event])) == 1
 
 
+@pytest.mark.long
 async def test_a_click_opens_a_rank_and_picks_an_event(shown: Trace) -> None:
     async with folded_explorer(shown, (120, 40)) as (screen, pilot):
         await pilot.click(screen._lanes_area.gutter, offset=Offset(1, 1))
@@ -135,6 +138,7 @@ async def test_a_click_opens_a_rank_and_picks_an_event(shown: Trace) -> None:
         assert screen.trace.event(screen.view_state.selected).lane.rank == 2
 
 
+@pytest.mark.long
 async def test_a_rank_that_recorded_nothing(tmp_path: Path) -> None:
     run = late_rank(3)
     for step in run.steps:
@@ -157,6 +161,7 @@ async def test_a_rank_that_recorded_nothing(tmp_path: Path) -> None:
         assert screen.app.is_running
 
 
+@pytest.mark.long
 async def test_hidden_and_shown_again(shown: Trace) -> None:
     async with folded_explorer(shown, (120, 40)) as (screen, pilot):
         await pilot.press("down", "down", ":", *"hide", "enter")
@@ -193,6 +198,7 @@ async def test_a_straggler_names_the_late_rank_and_a_key_opens_it(shown: Trace) 
         assert screen.view_state.selected == collective
 
 
+@pytest.mark.long
 async def test_a_colon_goes_to_a_rank(shown: Trace) -> None:
     async with folded_explorer(shown, (120, 40)) as (screen, pilot):
         await pilot.press(":", *"rank 2", "enter")
@@ -205,6 +211,7 @@ async def test_a_colon_goes_to_a_rank(shown: Trace) -> None:
         assert screen.view_state.current_rank().number == 2
 
 
+@pytest.mark.long
 async def test_the_table_is_of_the_rank_looked_at(shown: Trace) -> None:
     assert shown.merged_ranks is not None
     async with folded_explorer(shown, (160, 40)) as (screen, pilot):
@@ -256,6 +263,7 @@ async def test_a_row_of_a_rank_leads_to_its_own_event(shown: Trace) -> None:
         assert screen.trace.event(screen.view_state.selected).lane.rank == 2
 
 
+@pytest.mark.long
 async def test_the_app_opens_a_folder(tmp_path: Path) -> None:
     late_rank(3).write(tmp_path)
     opening = resolve_specs([str(tmp_path)]).create_opener()
@@ -271,6 +279,7 @@ async def test_the_app_opens_a_folder(tmp_path: Path) -> None:
         await pilot.press("q")
 
 
+@pytest.mark.long
 async def test_files_of_one_rank_are_listed_with_their_rank(tmp_path: Path) -> None:
     """They are no run; the user chooses one."""
     paths = late_rank(2).write(tmp_path)
@@ -338,6 +347,7 @@ def one_cut(tmp_path: Path) -> Trace:
     return trace
 
 
+@pytest.mark.long
 async def test_a_rank_that_was_cut_before_its_gpu_work(tmp_path: Path) -> None:
     """Its line reports it, and shows no CPU work that could be taken for GPU work."""
     shown = one_cut(tmp_path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.analysis.repetition.test_repetitions import decode
 from tests.helpers.explorer_app import explorer, settled, two_steps, until
 from tests.helpers.golden_files import text_on_screen
@@ -46,6 +48,7 @@ async def test_a_trace_with_neither_says_so() -> None:
         assert "no repetition was found" in text_on_screen(screen)
 
 
+@pytest.mark.long
 async def test_the_table_lists_the_slowest_first_and_jumps_to_it() -> None:
     made = decode(tokens=8, layers=5, extra=3)
     async with explorer(made, (160, 48)) as (screen, pilot):

@@ -11,6 +11,7 @@ from textual.strip import Strip
 
 from tests.analysis.flame.test_fold import training
 from tests.helpers.explorer_app import explorer, settled, two_steps, until
+from tests.helpers.long_run import keep_some
 from tests.helpers.trace_builder import cpu, python, trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
@@ -88,7 +89,7 @@ async def test_enter_zooms_and_escape_and_backspace_return() -> None:
         assert screen.app.screen is screen
 
 
-@pytest.mark.parametrize("keys", [("enter", "enter"), ("w", "enter")])
+@pytest.mark.parametrize("keys", keep_some([(("enter", "enter"),), (("w", "enter"),)], 1))
 async def test_a_frame_is_shown_on_the_lanes(keys: tuple[str, ...]) -> None:
     async with explorer(training(), (80, 24)) as (screen, pilot):
         await opened(screen, pilot)
@@ -188,11 +189,14 @@ async def test_scopes_are_those_of_the_table() -> None:
 
 @pytest.mark.parametrize(
     ("shown", "text"),
-    [
-        (trace(cpu("aten::mm", 0, 10)), "no Python stacks: record it with with_stack=True. shift+tab: ops."),
-        (trace(python("a.py(1): f", 0, 10)), "no ops"),
-        (trace(), "no ops"),
-    ],
+    keep_some(
+        [
+            (trace(cpu("aten::mm", 0, 10)), "no Python stacks: record it with with_stack=True. shift+tab: ops."),
+            (trace(python("a.py(1): f", 0, 10)), "no ops"),
+            (trace(), "no ops"),
+        ],
+        1,
+    ),
 )
 async def test_an_empty_graph_says_what_to_record(shown: Trace, text: str) -> None:
     async with explorer(shown, (120, 24)) as (screen, pilot):
@@ -206,6 +210,7 @@ async def test_an_empty_graph_says_what_to_record(shown: Trace, text: str) -> No
         assert "nothing to see here" in lines(flame)[-1]
 
 
+@pytest.mark.long
 async def test_writes_folded_stacks_and_speedscope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     async with explorer(training(), (80, 24)) as (screen, pilot):

@@ -7,6 +7,7 @@ import pytest
 from tests.analysis.repetition.test_repetitions import decode
 from tests.helpers.explorer_app import explorer, settled, two_steps, until
 from tests.helpers.golden_files import at_every_size, compare_golden, text_on_screen
+from tests.helpers.long_run import keep_some
 from tests.helpers.trace_builder import cpu, kernel, trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.lanes.step_labels import SEAM, move_label_beside
@@ -55,6 +56,7 @@ async def test_backspace_returns_to_the_fold() -> None:
         assert SEAM in text_on_screen(screen)
 
 
+@pytest.mark.long
 async def test_brace_keys_go_through_the_repeats_in_place() -> None:
     async with explorer(decode(tokens=8, layers=5, slow=6), (160, 48)) as (screen, pilot):
         await fold(screen, pilot)
@@ -85,6 +87,7 @@ async def test_the_selection_stays_at_its_place_in_the_repeat() -> None:
         assert made.event(state.selected).name == name
 
 
+@pytest.mark.long
 async def test_a_search_into_a_folded_repeat_shows_it() -> None:
     made = decode(tokens=8, layers=5, extra=6)
     async with explorer(made, (120, 40)) as (screen, pilot):
@@ -98,6 +101,7 @@ async def test_a_search_into_a_folded_repeat_shows_it() -> None:
         assert state.viewport.fold.find_seam(start, start + 1) < 0
 
 
+@pytest.mark.long
 async def test_u_shows_the_repeat_of_the_selection_and_go_to_changes_it() -> None:
     async with explorer(decode(tokens=8, layers=5), (120, 40)) as (screen, pilot):
         await until(pilot, lambda: bool(screen.view_state.current_steps()))
@@ -107,6 +111,7 @@ async def test_u_shows_the_repeat_of_the_selection_and_go_to_changes_it() -> Non
         assert shown_numbers(screen) == [0]
 
 
+@pytest.mark.long
 async def test_capital_u_shows_the_slowest() -> None:
     made = decode(tokens=8, layers=5, extra=5)
     async with explorer(made, (160, 48)) as (screen, pilot):
@@ -145,7 +150,7 @@ async def test_recorded_steps_fold_too() -> None:
         assert [seam.count for seam in screen.view_state.folding.seams] == [1]
 
 
-@pytest.mark.parametrize("made", [trace(kernel("k", 0, 5), kernel("l", 6, 5)), trace(cpu("a", 0, 5))])
+@pytest.mark.parametrize("made", keep_some([trace(kernel("k", 0, 5), kernel("l", 6, 5)), trace(cpu("a", 0, 5))], 1))
 async def test_a_trace_without_repeats_says_so(made: object) -> None:
     async with explorer(made) as (screen, pilot):  # type: ignore[arg-type]
         await settled(pilot)

@@ -76,6 +76,7 @@ async def test_the_screen_says_kinds_and_the_keys_go_from_step_to_step(size: tup
         assert names == [step.event for step in screen.view_state.trace.steps[1:3]]
 
 
+@pytest.mark.long
 async def test_the_table_is_grouped_by_kind_where_there_are_kinds() -> None:
     async with explorer(serving_trace(1)) as (_, pilot):
         await pilot.press("t")

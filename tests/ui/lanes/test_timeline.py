@@ -82,6 +82,7 @@ async def test_highlighting_events_repaints_their_lines_only() -> None:
         assert not len(timeline._decoration.highlighted)
 
 
+@pytest.mark.long
 async def test_keys_that_arrive_together_are_one_frame() -> None:
     """120 held-down keys take far fewer frames, and all of them have their effect."""
     async with explorer(two_steps(), (120, 40)) as (screen, pilot):

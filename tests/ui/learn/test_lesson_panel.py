@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 
 from tests.helpers.explorer_app import press_at_once, settled, until
 from tests.helpers.golden_files import cases_at_every_size, compare_golden, text_on_screen
+from tests.helpers.long_run import keep_some
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.learn.case_file import Case, list_cases
 from torchprof_tui.learn.lesson import Lesson, Phase
@@ -75,6 +76,7 @@ async def test_a_question_is_answered_and_explained_when_the_user_arrives() -> N
         await until(pilot, lambda: "Is it the GPU that is slow" in text(app))
 
 
+@pytest.mark.long
 async def test_what_does_not_count_is_said_and_the_verdict_waits() -> None:
     """A number that is no choice, an event that is not the evidence; the verdict would answer what is asked."""
     case = CASES["cold-start"]
@@ -95,6 +97,7 @@ async def test_what_does_not_count_is_said_and_the_verdict_waits() -> None:
         await until(pilot, lambda: lesson.phase is Phase.TELL)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(160, 48), pytest.param((240, 60), marks=pytest.mark.long)])
 async def test_no_panel_answers_what_is_asked(size: tuple[int, int]) -> None:
     case = CASES["cold-start"]
@@ -112,6 +115,7 @@ async def test_no_panel_answers_what_is_asked(size: tuple[int, int]) -> None:
         assert text(app).count("cold-call") > 1
 
 
+@pytest.mark.long
 async def test_the_keys_of_a_case_are_the_lanes_own_after_it() -> None:
     async with learning("sample:matmul_add_64_cold_eager", CASES["wide-step"]) as (app, pilot, _):
         explorer = app.screen
@@ -164,6 +168,7 @@ async def test_taken_through_screens_to_the_end_and_the_list(tmp_path: Path) -> 
         await until(pilot, lambda: app.lesson.lesson is not None and app.lesson.lesson.case.id == following)  # type: ignore[union-attr]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(80, 24), pytest.param((120, 40), marks=pytest.mark.long)])
 async def test_a_comparison_is_evidence_and_fits_below_the_question(size: tuple[int, int]) -> None:
     case = CASES["fusion"]
@@ -176,6 +181,7 @@ async def test_a_comparison_is_evidence_and_fits_below_the_question(size: tuple[
         assert "? help" in text(app).rstrip().split("\n")[-1]  # the status line, below the account
 
 
+@pytest.mark.long
 async def test_questions_about_any_trace() -> None:
     async with learning("sample:linear_eager", None) as (app, pilot, lesson):
         assert "What limits this program?" in text(app)
@@ -189,6 +195,7 @@ async def test_questions_about_any_trace() -> None:
         assert read_progress() == ({}, "")  # it is no case
 
 
+@pytest.mark.long
 async def test_a_case_that_does_not_fit_its_trace_is_one_line() -> None:
     opener = resolve_specs(["sample:linear_eager"]).create_opener(cache=False)
     opener.start()
@@ -203,6 +210,7 @@ async def test_a_case_that_does_not_fit_its_trace_is_one_line() -> None:
         opener.cancel()
 
 
+@pytest.mark.long
 async def test_the_list_opens_another_sample_and_begins() -> None:
     app = TorchprofApp(cache=False, learn=True)
     async with app.run_test(size=(100, 30)) as pilot:
@@ -250,7 +258,7 @@ async def press_as_told(pilot: Pilot[None], keys: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in PUSHED else pytest.mark.long) for name in CASES]
+    "name", keep_some([pytest.param(name, marks=() if name in PUSHED else pytest.mark.long) for name in CASES], 1)
 )
 async def test_the_keys_of_every_question_lead_to_its_evidence(name: str) -> None:
     case = CASES[name]

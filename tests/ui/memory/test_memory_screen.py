@@ -63,7 +63,7 @@ def groups_of_command(capsys: pytest.CaptureFixture[str], at: str, by: str) -> l
     return [tuple(line.strip() for line in row.split("  ") if line.strip()) for row in printed[first:last]]
 
 
-@pytest.mark.parametrize("by", keep_some(["category", "op", "phase", "line"], 2))
+@pytest.mark.parametrize("by", keep_some(["category", "op", "phase", "line"], 1))
 async def test_the_groups_at_the_cursor_are_those_of_the_command(by: str, capsys: pytest.CaptureFixture[str]) -> None:
     async with explorer(load_sample(SAMPLE), (120, 40)) as (screen, pilot):
         memory = await opened(screen, pilot)
@@ -141,6 +141,7 @@ async def test_the_cursor_moves_in_time_and_p_returns_to_the_peak() -> None:
         assert "the whole trace is on screen" in lines(memory)[-1]
 
 
+@pytest.mark.long
 async def test_the_cursor_follows_the_view_to_other_times() -> None:
     async with explorer(load_sample(SAMPLE), (80, 24)) as (screen, pilot):
         memory = await opened(screen, pilot)
@@ -186,6 +187,7 @@ async def test_a_filter_lists_matching_allocations_and_escape_clears_it() -> Non
         assert screen.app.screen is screen
 
 
+@pytest.mark.long
 async def test_a_bad_expression_stays_in_the_prompt() -> None:
     async with explorer(load_sample(SAMPLE), (120, 40)) as (screen, pilot):
         memory = await opened(screen, pilot)
@@ -195,6 +197,7 @@ async def test_a_bad_expression_stays_in_the_prompt() -> None:
         assert not memory._prompt.is_open
 
 
+@pytest.mark.long
 async def test_g_shows_the_next_device() -> None:
     async with explorer(load_sample(SAMPLE), (120, 40)) as (screen, pilot):
         memory = await opened(screen, pilot)
@@ -203,6 +206,7 @@ async def test_g_shows_the_next_device() -> None:
         assert "peak 16.1 KiB" in lines(memory)[0]
 
 
+@pytest.mark.long
 async def test_a_cpu_trace_has_a_screen_too() -> None:
     async with explorer(load_sample("train_images_cpu"), (120, 40)) as (screen, pilot):
         memory = await opened(screen, pilot)
@@ -225,6 +229,7 @@ async def test_missing_memory_is_told_with_the_option_that_records_it() -> None:
         assert screen.app.screen is screen
 
 
+@pytest.mark.long
 async def test_copies_and_help(monkeypatch: pytest.MonkeyPatch) -> None:
     copied: list[str] = []
     async with explorer(load_sample(SAMPLE), (120, 40)) as (screen, pilot):

@@ -95,6 +95,7 @@ async def test_what_is_listed_sums_to_the_curve_at_any_time() -> None:
         assert position == len(curve) - 1
 
 
+@pytest.mark.long
 async def test_a_snapshot_that_cannot_be_read_above_another_is_no_failure_of_the_program(tmp_path: Path) -> None:
     broken = tmp_path / "broken.pickle"
     broken.write_bytes(pickle.dumps({"segments": 7}))

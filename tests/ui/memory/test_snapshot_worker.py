@@ -6,6 +6,8 @@ import gzip
 import lzma
 from pathlib import Path
 
+import pytest
+
 from tests.helpers.explorer_app import explorer, settled
 from tests.helpers.memory_fixtures import MEMORY
 from torchprof_tui.trace.loading.load_in_process import load_trace
@@ -37,6 +39,7 @@ async def test_stacks_of_the_snapshot_beside_the_trace_are_shown(tmp_path: Path)
         assert any(" · stack: " in detail and "record_memory.py" in detail for detail in details)
 
 
+@pytest.mark.long
 async def test_a_hostile_snapshot_is_refused_in_a_line(tmp_path: Path) -> None:
     shown = open_beside(tmp_path, b"\x80\x04cos\nsystem\n(S'true'\ntR.")
     async with explorer(shown, (120, 40)) as (screen, pilot):

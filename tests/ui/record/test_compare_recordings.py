@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.ui.record.test_record_screen import SIZE, alone, shown, submit, until
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.ui.diff.diff_screen import DiffScreen
@@ -27,6 +29,7 @@ async def test_a_repeated_run_is_compared_with_the_one_before(alone: Path) -> No
         assert ["script-0" in side.whole.label for side in app.screen.inputs] == [True, False]
 
 
+@pytest.mark.long
 async def test_the_end_of_a_run_that_failed_offers_the_comparison(alone: Path) -> None:
     app = TorchprofApp()
     async with app.run_test(size=SIZE) as pilot:

@@ -129,6 +129,7 @@ async def test_r_on_a_foreign_request_shows_it_and_enter_starts_it(
         assert (alone / "it-ran").exists()
 
 
+@pytest.mark.long
 async def test_r_on_an_edited_copy_of_an_own_request_starts_nothing(unpacked: Path, alone: Path) -> None:
     save_request(str(unpacked), RecordingRequest(("mine.py",), (), sys.executable), str(unpacked))
     path = unpacked / "request.json"
@@ -165,7 +166,7 @@ async def test_r_on_an_own_request_starts_it_at_once(unpacked: Path, alone: Path
             (NESTED, "request.json: the file is not an object"),
             (f'{{"x": {NESTED}', "request.json: nested too deeply"),
         ],
-        2,
+        1,
     ),
 )
 async def test_r_on_an_unreadable_request_is_one_line(
@@ -182,6 +183,7 @@ async def test_r_on_an_unreadable_request_is_one_line(
         assert app.screen.query_one(Input).value == ""  # nothing of the file
 
 
+@pytest.mark.long
 async def test_a_foreign_past_run_is_shown_and_a_workload_does_not_inherit_its_options(
     unpacked: Path, notes: list[str]
 ) -> None:
@@ -205,6 +207,7 @@ async def test_a_foreign_past_run_is_shown_and_a_workload_does_not_inherit_its_o
         assert "--active" not in shown(app, "#run-equivalent")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("character", keep_some(["\x1b[2J", "\n", "\u202e", "\udcff"], 1))
 async def test_a_request_that_cannot_be_shown_is_not_put_into_the_form(
     unpacked: Path, character: str, notes: list[str]
@@ -223,6 +226,7 @@ async def test_a_request_that_cannot_be_shown_is_not_put_into_the_form(
         assert "nothing to run" in shown(app, "#run-hint")
 
 
+@pytest.mark.long
 async def test_the_form_opens_among_hostile_runs(alone: Path) -> None:
     hostile = ('{"seconds": "1"}', '{"kept": [{"trace": null}]}', '{"rank": []}', NESTED, "\x1b[2J", "")
     for number, text in enumerate(hostile):
@@ -254,6 +258,7 @@ def test_a_long_command_is_not_shown_in_part_without_saying_so(tmp_path: Path) -
     assert find_form_problem(RecordingRequest(("modèle.py", "日本"), ("--active", "1")), "/") is None
 
 
+@pytest.mark.long
 async def test_long_facts_do_not_move_the_command_off_the_screen(unpacked: Path) -> None:
     write_request(
         unpacked,
@@ -275,6 +280,7 @@ async def test_long_facts_do_not_move_the_command_off_the_screen(unpacked: Path)
         assert all(len(fact) < MAX_COMMAND + 60 for fact in shown(app, "#run-foreign").splitlines())
 
 
+@pytest.mark.long
 async def test_a_command_of_a_megabyte_is_listed_in_one_row(unpacked: Path, notes: list[str]) -> None:
     write_request(unpacked, command=["theirs.py", *["x" * 4_000] * 200])
     app = TorchprofApp()
@@ -287,6 +293,7 @@ async def test_a_command_of_a_megabyte_is_listed_in_one_row(unpacked: Path, note
         assert notes == ["this request cannot be repeated: it is too long to be shown"]
 
 
+@pytest.mark.long
 async def test_the_request_of_a_newer_version_says_so(unpacked: Path, notes: list[str]) -> None:
     write_request(unpacked, schema=99)
     app = explore(unpacked)
@@ -305,6 +312,7 @@ async def test_the_request_of_a_newer_version_says_so(unpacked: Path, notes: lis
         await until(pilot, lambda: "newer version (99" in "\n".join(notes))
 
 
+@pytest.mark.long
 async def test_an_unreadable_request_is_reported_by_the_form(unpacked: Path, notes: list[str]) -> None:
     (unpacked / "request.json").write_text(NESTED)
     app = explore(unpacked)

@@ -137,6 +137,7 @@ async def test_the_form_is_a_command_line() -> None:
         assert shown(app, "#run-equivalent") == line
 
 
+@pytest.mark.long
 async def test_without_a_gpu_workloads_that_need_one_are_grey_and_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
     for has_gpu in (False, True):
         monkeypatch.setattr(record_screen, "is_gpu_present", lambda environment: has_gpu)  # noqa: B023
@@ -159,6 +160,7 @@ async def test_without_a_gpu_workloads_that_need_one_are_grey_and_say_why(monkey
             assert app.screen.query_one(Input).value == ("graph_replay" if has_gpu else "graph_replay --eager")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(80, 24), pytest.param((120, 40), marks=pytest.mark.long)])
 async def test_the_help_of_an_option_ends_with_a_whole_clause(size: tuple[int, int]) -> None:
     app = TorchprofApp()
@@ -174,6 +176,7 @@ async def test_the_help_of_an_option_ends_with_a_whole_clause(size: tuple[int, i
         assert "steps to skip before the warm-up (2; workloads 1)" in shown(app, "#run-hint")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", keep_some(map(pytest.param, SIZES[:5]), 1))
 async def test_no_key_hint_is_cut(size: tuple[int, int]) -> None:
     app = TorchprofApp()
@@ -228,6 +231,7 @@ async def test_a_run_ends_on_the_lanes_and_r_runs_it_again(alone: Path) -> None:
     assert words == ["--output", "torchprof_runs", "script.py"]
 
 
+@pytest.mark.long
 async def test_the_run_gets_the_users_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     app = TorchprofApp()
@@ -238,6 +242,7 @@ async def test_the_run_gets_the_users_environment(monkeypatch: pytest.MonkeyPatc
         assert output(app).startswith("None\n")
 
 
+@pytest.mark.long
 async def test_a_past_run_fills_the_form_with_all_its_options(alone: Path) -> None:
     folder = alone / "torchprof_runs" / "train-1"
     folder.mkdir(parents=True)
@@ -253,6 +258,7 @@ async def test_a_past_run_fills_the_form_with_all_its_options(alone: Path) -> No
         assert shown(app, "#run-equivalent") == line
 
 
+@pytest.mark.long
 async def test_a_past_run_keeps_the_options_that_were_switched_by_hand(alone: Path) -> None:
     folder = alone / "torchprof_runs" / "train-1"
     folder.mkdir(parents=True)
@@ -271,6 +277,7 @@ async def test_a_past_run_keeps_the_options_that_were_switched_by_hand(alone: Pa
         assert shown(app, "#run-equivalent") == line
 
 
+@pytest.mark.long
 async def test_past_runs_are_on_screen_on_a_small_terminal(alone: Path) -> None:
     for number in range(6):
         folder = alone / "torchprof_runs" / f"train-{number}"
@@ -303,7 +310,7 @@ def opened(path: Path) -> TorchprofApp:
     return TorchprofApp(opening)
 
 
-@pytest.mark.parametrize("has_stacks", [False, True])
+@pytest.mark.parametrize("has_stacks", keep_some([False, True], 1))
 async def test_the_form_from_a_trace_has_its_request_and_stacks(alone: Path, has_stacks: bool) -> None:
     app = opened(own_trace(alone, STACK_SAMPLE if has_stacks else NO_STACK_SAMPLE))
     async with app.run_test(size=SIZE) as pilot:
@@ -319,6 +326,7 @@ async def test_the_form_from_a_trace_has_its_request_and_stacks(alone: Path, has
         assert has_stacks or run_options.current_option.flag == "--with-stack"
 
 
+@pytest.mark.long
 async def test_the_form_from_a_foreign_trace_only_shows_its_request(alone: Path) -> None:
     path = own_trace(alone)
     request = path.parent / "request.json"
@@ -332,6 +340,7 @@ async def test_the_form_from_a_foreign_trace_only_shows_its_request(alone: Path)
         assert "theirs.py --lr 1" in notice
 
 
+@pytest.mark.long
 async def test_the_form_has_the_interpreter_of_the_last_run_that_worked(alone: Path) -> None:
     bare = alone / "env" / "bin" / "python"
     bare.parent.mkdir(parents=True)
@@ -399,6 +408,7 @@ async def test_ctrl_c_keeps_what_was_recorded_and_opens_it() -> None:
         assert screen.result.end_reason == "interrupted"
 
 
+@pytest.mark.long
 async def test_several_ranks_open_as_one(alone: Path) -> None:
     """The first trace of each rank is opened, because these cover the same time."""
     app = TorchprofApp()
@@ -429,6 +439,7 @@ async def test_quitting_ends_the_run_and_it_saves(alone: Path) -> None:
     assert (folder / "request.json").exists()
 
 
+@pytest.mark.long
 async def test_a_large_output_keeps_the_app_responsive_and_small(monkeypatch: pytest.MonkeyPatch) -> None:
     feed_times: list[float] = []
     feed = ConsoleView.feed
@@ -473,6 +484,7 @@ async def test_the_terminal_has_the_size_of_the_console_view() -> None:
         await until(pilot, lambda: f"now {console.columns} {console.size.height}\n" in output(app))
 
 
+@pytest.mark.long
 async def test_r_on_a_trace_without_a_request_says_so_and_opens_an_empty_form(alone: Path) -> None:
     shutil.copy(SAMPLE, alone / "mine.json.gz")
     opening = SingleTraceOpener(str(alone / "mine.json.gz"))
@@ -496,6 +508,7 @@ def test_elapsed_in_words() -> None:
     assert [format_elapsed(seconds) for seconds in (0, 59.94, 65, 3665)] == ["0.0 s", "59.9 s", "1:05", "1:01:05"]
 
 
+@pytest.mark.long
 async def test_the_highlighted_row_is_on_screen_below_past_runs() -> None:
     for number in range(4):
         folder = Path("torchprof_runs") / f"script-{number}"

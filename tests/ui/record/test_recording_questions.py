@@ -24,7 +24,7 @@ time.sleep(60)
 """
 
 
-@pytest.mark.parametrize("size", keep_some(map(pytest.param, SIZES[:5]), 2))
+@pytest.mark.parametrize("size", keep_some(map(pytest.param, SIZES[:5]), 1))
 async def test_a_large_recording_asks_and_a_key_answers(size: tuple[int, int]) -> None:
     app = TorchprofApp()
     async with app.run_test(size=size) as pilot:
@@ -41,6 +41,7 @@ async def test_a_large_recording_asks_and_a_key_answers(size: tuple[int, int]) -
         await until(pilot, lambda: "recording, step 1 of 1" in shown(app, "#running-phase"))
 
 
+@pytest.mark.long
 async def test_saving_shows_how_much_is_written_of_how_much() -> None:
     saving = (
         ASKING.partition('say(phase="asking"')[0]

@@ -122,6 +122,7 @@ def test_colours_are_kept(codes: str, style: Style) -> None:
     assert console.lines[0].runs() == [("text", style)]
 
 
+@pytest.mark.long
 def test_a_large_output_keeps_its_end_and_counts_the_rest() -> None:
     console = TerminalEmulator(80, 24)
     for start in range(0, 100_000, 1000):

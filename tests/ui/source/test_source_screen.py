@@ -55,6 +55,7 @@ async def test_enter_reads_the_file_on_the_host_of_the_trace(server: sshd.Sshd) 
         opening.close()
 
 
+@pytest.mark.long
 async def test_closing_the_screen_ends_the_connection(server: sshd.Sshd) -> None:
     opening = SingleTraceOpener(f"shared:{server.home}/runs/t.json", cache=False)
     shown, _ = await opened(opening)

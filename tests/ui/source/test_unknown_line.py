@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.explorer_app import explorer, settled, until
+from tests.helpers.long_run import keep_some
 from tests.helpers.trace_builder import TID, cpu, python, step, trace
 from torchprof_tui.analysis.dispatch.source_line import SourceLine, SourceLineFinder
 from torchprof_tui.ui.source.source_screen import SourceScreen
@@ -14,7 +15,7 @@ from torchprof_tui.ui.source.source_screen import SourceScreen
 SOURCE = "".join(f"# {number}\n" for number in range(1, 60)) + "def main():\n    optimizer.step()\n"
 
 
-@pytest.mark.parametrize(("function", "first"), [("<module>", "1  # 1"), ("main", "60  def main():")])
+@pytest.mark.parametrize(("function", "first"), keep_some([("<module>", "1  # 1"), ("main", "60  def main():")], 1))
 @pytest.mark.parametrize("size", [(80, 24), (160, 48)])
 async def test_no_line_is_marked_and_the_screen_says_why(
     function: str, first: str, size: tuple[int, int], tmp_path: Path

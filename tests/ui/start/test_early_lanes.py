@@ -154,6 +154,7 @@ async def test_goldens(size: tuple[int, int]) -> None:
         compare_golden("early-lanes", size, text_on_screen(screen))
 
 
+@pytest.mark.long
 async def test_view_selection_and_search_stay_where_they_were() -> None:
     async with early_lanes() as (app, opener, pilot):
         await pilot.press("/", *"gemm", "enter", "n", "m", "w", "w", "d", "l")
@@ -178,6 +179,7 @@ async def test_view_selection_and_search_stay_where_they_were() -> None:
         assert explorer_of(app)._dock.active_name == part._dock.active_name
 
 
+@pytest.mark.long
 async def test_lanes_that_were_folded_stay_folded() -> None:
     async with early_lanes() as (app, opener, pilot):
         state = explorer_of(app).view_state
@@ -191,6 +193,7 @@ async def test_lanes_that_were_folded_stay_folded() -> None:
         assert {new.trace.lanes[k].label for k in new.lane_view.arrangement.folded} == folded
 
 
+@pytest.mark.long
 async def test_the_whole_trace_waits_until_the_user_is_back_at_the_lanes() -> None:
     async with early_lanes() as (app, opener, pilot):
         await pilot.press("t")
@@ -206,6 +209,7 @@ async def test_the_whole_trace_waits_until_the_user_is_back_at_the_lanes() -> No
         assert not explorer_of(app).trace.part
 
 
+@pytest.mark.long
 async def test_text_in_the_prompt_is_not_lost() -> None:
     async with early_lanes() as (app, opener, pilot):
         await pilot.press("/", *"ge")
@@ -217,6 +221,7 @@ async def test_text_in_the_prompt_is_not_lost() -> None:
         assert explorer_of(app).view_state.search.query == "gemm"
 
 
+@pytest.mark.long
 async def test_a_longer_part_takes_the_place_of_a_shorter_one() -> None:
     async with early_lanes() as (app, opener, pilot):
         opener.show(make_part(6))
@@ -237,6 +242,7 @@ async def test_escape_twice_stops_loading() -> None:
         assert app.early_lanes is None
 
 
+@pytest.mark.long
 async def test_a_trace_that_was_left_before_it_could_be_shown_is_not_shown_later() -> None:
     async with early_lanes() as (app, opener, pilot):
         await pilot.press("/", *"ge")

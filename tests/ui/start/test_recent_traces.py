@@ -69,7 +69,7 @@ HOSTILE: dict[str, str | bytes] = {
 }
 
 
-@pytest.mark.parametrize("name", keep_some(HOSTILE, 4))
+@pytest.mark.parametrize("name", keep_some(HOSTILE, 1))
 async def test_the_start_screen_opens_with_any_list(name: str) -> None:
     store(HOSTILE[name])
     app = TorchprofApp()
@@ -111,7 +111,7 @@ def test_any_bytes_are_a_list(data: bytes) -> None:
     assert isinstance(list_recent_traces(), list)
 
 
-@pytest.mark.parametrize("case", ["no home", "a file in its place", "vanished folder"])
+@pytest.mark.parametrize("case", keep_some(["no home", "a file in its place", "vanished folder"], 1))
 async def test_without_a_state_folder_the_list_is_missing(
     case: str, alone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

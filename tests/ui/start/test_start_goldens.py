@@ -9,6 +9,7 @@ import pytest
 
 from tests.helpers.explorer_app import settled
 from tests.helpers.golden_files import at_every_size, cases_at_every_size, compare_golden, text_on_screen
+from tests.helpers.long_run import keep_some
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.loading.opener import SingleTraceOpener
 from torchprof_tui.trace.specs.address import ListedTrace
@@ -59,7 +60,9 @@ async def test_start_screen(name: str, keys: tuple[str, ...], size: tuple[int, i
 
 
 @at_every_size
-@pytest.mark.parametrize(("name", "text"), [("failed-missing", None), ("failed-other-json", '{"weights": [1, 2]}')])
+@pytest.mark.parametrize(
+    ("name", "text"), keep_some([("failed-missing", None), ("failed-other-json", '{"weights": [1, 2]}')], 1)
+)
 async def test_a_failed_load(
     name: str, text: str | None, size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ def test_the_guides_command_line_is_understood() -> None:
     assert build_parser("run").parse_args(line.split()[2:]).command == ["python", "train.py"]
 
 
+@pytest.mark.long
 async def test_the_guide_is_shown_where_there_is_room_and_reached_by_a_key_elsewhere() -> None:
     for size in ((80, 24), (100, 30), (120, 40), (160, 48), (240, 60)):
         app = TorchprofApp()

@@ -15,6 +15,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from tests.helpers.long_run import keep_some
 from tests.helpers.rank_traces import late_rank
 from torchprof_samples import SAMPLES, find
 from torchprof_tui.app import TorchprofApp
@@ -88,6 +89,7 @@ async def test_enter_opens_the_first_sample_and_it_is_remembered() -> None:
         await until(pilot, lambda: explored(app))
 
 
+@pytest.mark.long
 async def test_a_cache_folder_that_holds_other_things_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "cache" / "thesis").mkdir(parents=True)
     app = TorchprofApp()
@@ -123,6 +125,7 @@ async def test_the_arrows_lead_from_the_path_to_the_list(alone: Path, key: str) 
         assert app.focused.highlighted != before  # nothing was typed: it moves as in the list
 
 
+@pytest.mark.long
 async def test_enter_without_a_path_opens_the_row_that_is_highlighted(alone: Path) -> None:
     app = TorchprofApp()
     async with app.run_test(size=(120, 40)) as pilot:
@@ -169,7 +172,7 @@ async def test_a_remote_folder_opens_again_after_one_of_its_traces() -> None:
         assert spec not in names
 
 
-@pytest.mark.parametrize("width", [100, 118, 130, 150])
+@pytest.mark.parametrize("width", keep_some([100, 118, 130, 150], 1))
 async def test_the_summaries_have_room_at_every_width(alone: Path, width: int) -> None:
     (alone / "runs").mkdir()
     shutil.copy(SAMPLE, alone / "runs" / "mine.json.gz")
@@ -182,6 +185,7 @@ async def test_the_summaries_have_room_at_every_width(alone: Path, width: int) -
         assert re.search(r"mine.json.gz .* kB +[0-9]+ months ago +runs/", "\n".join(lines))
 
 
+@pytest.mark.long
 async def test_an_unreachable_file_is_no_reason_to_explain_the_export(alone: Path) -> None:
     (alone / "prose.json").write_text("hello, world")
     for spec, has_advice in (("http://127.0.0.1:9/a.json", False), ("prose.json", True)):
@@ -296,6 +300,7 @@ async def test_a_path_and_what_is_not_listed_move_nowhere(alone: Path, typed: st
         assert screen.query_one(OptionList).highlighted == before
 
 
+@pytest.mark.long
 async def test_enter_opens_the_row_of_the_name(alone: Path) -> None:
     app = TorchprofApp()
     async with app.run_test(size=(80, 24)) as pilot:

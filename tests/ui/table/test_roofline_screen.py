@@ -8,6 +8,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.helpers.explorer_app import explorer, settled, two_steps
+from tests.helpers.long_run import keep_some
 from tests.helpers.pattern_traces import GEMM, H200
 from tests.helpers.shape_traces import load_entries, op_with_shapes
 from torchprof_tui.ui.table.roofline_screen import RooflinePanel, RooflineScreen
@@ -28,7 +29,7 @@ def read_lines(panel: RooflinePanel) -> list[str]:
     return [strip.text.rstrip() for strip in panel.render_lines(panel.size.region)]
 
 
-@pytest.mark.parametrize("size", [(80, 24), (160, 48)])
+@pytest.mark.parametrize("size", keep_some([((80, 24),), ((160, 48),)], 1))
 async def test_it_has_the_plot_and_the_kernels(tmp_path: Path, size: tuple[int, int]) -> None:
     trace = load_entries(
         tmp_path, op_with_shapes("aten::mm", [[8192, 8192], [8192, 8192]], [H, H], 0, 20, 1500, GEMM), H200
@@ -52,6 +53,7 @@ async def test_it_has_the_plot_and_the_kernels(tmp_path: Path, size: tuple[int, 
         assert not isinstance(pilot.app.screen, RooflineScreen)
 
 
+@pytest.mark.long
 async def test_it_says_why_there_is_none() -> None:
     async with explorer(two_steps()) as (_, pilot):
         panel = await open_roofline(pilot)

@@ -8,6 +8,7 @@ from textual.pilot import Pilot
 from tests.analysis.graphs.test_captured_nodes import replays
 from tests.helpers.explorer_app import event_of, explorer, settled, two_steps, until
 from tests.helpers.literal_text import readable_trace
+from tests.helpers.long_run import keep_some
 from tests.helpers.trace_builder import cpu, kernel, python, runtime, trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
@@ -84,6 +85,7 @@ async def test_the_row_of_the_cursor_has_one_background() -> None:
         assert {segment.style.bgcolor for segment in cells if segment.style} == {tree.rows.palette.active.bgcolor}
 
 
+@pytest.mark.long
 async def test_arrows_and_space_fold_within_a_search() -> None:
     async with explorer(model(), (120, 40)) as (screen, pilot):
         tree = await opened(screen, pilot)
@@ -100,6 +102,7 @@ async def test_arrows_and_space_fold_within_a_search() -> None:
         assert signs(tree) == ["▾", "▾", "▸", "▾"]
 
 
+@pytest.mark.long
 async def test_a_search_that_finds_nothing_says_so_and_escape_restores_all() -> None:
     async with explorer(model(), (120, 40)) as (screen, pilot):
         tree = await opened(screen, pilot)
@@ -159,6 +162,7 @@ async def test_y_copies_the_name_and_shift_y_the_rows_on_screen() -> None:
         assert "sent to the terminal's clipboard" in lines(tree)[-1]
 
 
+@pytest.mark.long
 async def test_kernels_are_shown_and_found_by_their_decoded_name() -> None:
     shown = trace(
         cpu("aten::mm", 0, 10),
@@ -173,6 +177,7 @@ async def test_kernels_are_shown_and_found_by_their_decoded_name() -> None:
         assert screen.view_state.selected == event_of(shown, "ampere_sgemm_128x64_tn")
 
 
+@pytest.mark.long
 async def test_keys_that_cannot_act_say_why() -> None:
     async with explorer(two_steps(), (160, 40)) as (screen, pilot):
         tree = await opened(screen, pilot)
@@ -187,7 +192,7 @@ async def test_keys_that_cannot_act_say_why() -> None:
         assert "nodes" in lines(tree)[-1]
 
 
-@pytest.mark.parametrize("width", [80, 160])
+@pytest.mark.parametrize("width", keep_some([80, 160], 1))
 async def test_deep_nodes_keep_their_label_and_their_numbers(width: int) -> None:
     shown = trace(*(python(f"module.py({k}): function_{k}", k, 200 - 2 * k) for k in range(60)))
     async with explorer(shown, (width, 30)) as (screen, pilot):

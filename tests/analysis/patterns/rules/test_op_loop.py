@@ -215,6 +215,7 @@ def test_repeats(text: str, expected: list[tuple[int, str, int]]) -> None:
     assert find(text) == expected
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(st.text("ab", max_size=24), st.integers(2, 4))
 def test_each_repeat_is_one_and_each_long_run_is_covered(text: str, min_rounds: int) -> None:

@@ -62,6 +62,7 @@ def test_costs_hold_on_every_trace(path: Path) -> None:
     assert_costs_hold(check_trace(loaded, middle))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", keep_some(["ddp", "fsdp"], 1))
 def test_costs_hold_on_ranks(name: str) -> None:
     merged = load_shared_ranks(name)[1]
@@ -128,6 +129,7 @@ def test_a_wait_that_another_finding_explains_for_the_most_part_stays_what_was_m
     assert late.why.startswith("of these 76 %: dispatch 40 %")
 
 
+@pytest.mark.long
 def test_the_sentence_on_a_late_rank_says_what_its_finding_costs() -> None:
     merged = load_shared_ranks("ddp")[1]
     report = check_trace(merged, default_scope(merged))

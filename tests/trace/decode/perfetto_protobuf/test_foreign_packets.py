@@ -102,6 +102,7 @@ _ENTRIES = st.lists(
 )
 
 
+@pytest.mark.long
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=scale_examples(0.7))
 @given(made_up=_ENTRIES, intern=st.booleans())
 def test_made_up_events_are_those_of_the_json(

@@ -123,6 +123,7 @@ def _write_copies(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_the_number_of_events_read_never_falls(tmp_path: Path) -> None:
     """Packets are read, and then their text: each counts from none."""
     counts: list[int] = []
@@ -152,6 +153,7 @@ print(read_peak() - before)
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_chunk_of_packets_takes_some_times_its_size_of_memory(tmp_path: Path) -> None:
     """A kilobyte of packets has some ten entries: what each of them reserves adds up."""

@@ -113,6 +113,7 @@ def test_both_decoders_and_all_layouts_agree(items: list[Any], size: int) -> Non
         assert decoded.problems == expected.problems
 
 
+@pytest.mark.long
 @settings(max_examples=scale_examples(1))
 @given(st.lists(entries, min_size=5, max_size=25), st.integers(300, 2000), st.sampled_from(sorted(LAYOUTS)))
 def test_entries_of_all_types(items: list[Any], size: int, layout: str) -> None:

@@ -13,6 +13,7 @@ from textual.widgets import Input
 from tests.helpers.explorer_app import event_of, explorer, settled, text_of, two_steps, until
 from tests.helpers.golden_files import load_sample
 from tests.helpers.literal_text import readable_trace
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import FIXTURES, SAMPLES
 from tests.helpers.trace_builder import Entry, cpu, kernel, python, runtime, step, trace
 from tests.trace.build.test_graph_dependencies import replay
@@ -81,6 +82,7 @@ async def test_an_op_lists_all_that_it_launched() -> None:
         assert [line.split("%")[0].split()[-1] for line in shares] == ["40", "30", "20", "10"]
 
 
+@pytest.mark.long
 async def test_what_has_no_launch_says_so() -> None:
     shown = trace(cpu("aten::mm", 0, 10), kernel("early", 20, 5, corr=7))
     async with explorer(shown, (120, 40)) as (screen, pilot):
@@ -96,7 +98,7 @@ async def test_what_has_no_launch_says_so() -> None:
         assert screen.view_state.selected == event_of(shown, "early")
 
 
-@pytest.mark.parametrize("size", [(80, 24), (160, 48), (240, 60)])
+@pytest.mark.parametrize("size", keep_some([((80, 24),), ((160, 48),), ((240, 60),)], 1))
 async def test_a_real_kernel_and_what_limits_it(size: tuple[int, int]) -> None:
     path = SAMPLES / "matmul_add_64_cold_eager.pt.trace.json.gz"
     shown = load_trace(str(path), cache=False)
@@ -117,6 +119,7 @@ async def test_a_real_kernel_and_what_limits_it(size: tuple[int, int]) -> None:
         await until(pilot, lambda: "⇢ gemm bf16 64×8" in text_of(screen) or "⇢ nvjet" in text_of(screen))
 
 
+@pytest.mark.long
 async def test_a_replayed_kernel_shows_its_op_in_the_capture() -> None:
     graphs = FIXTURES / "graphs"
     captures = CaptureFiles("-", [str(graphs / "capture_1_bs8.json.gz")])
@@ -133,6 +136,7 @@ async def test_a_replayed_kernel_shows_its_op_in_the_capture() -> None:
         await until(pilot, lambda: "captured   aten::cos [[8, 64, 256]]" in text_of(screen))
 
 
+@pytest.mark.long
 async def test_a_replayed_kernel_without_a_capture_says_so() -> None:
     shown = load_trace(str(FIXTURES / "graphs" / "replay_1.json.gz"))
     async with explorer(shown, (160, 60)) as (screen, pilot):
@@ -279,7 +283,7 @@ def text_on(pilot: Pilot[None]) -> str:
     return "\n".join(strip.text.rstrip() for strip in pilot.app.screen._compositor.render_strips())
 
 
-@pytest.mark.parametrize("size", [(80, 24), (160, 48), (240, 60), (40, 10)])
+@pytest.mark.parametrize("size", keep_some([((80, 24),), ((160, 48),), ((240, 60),), ((40, 10),)], 1))
 async def test_enter_on_the_line_opens_its_source_above_the_chain(size: tuple[int, int], tmp_path: Path) -> None:
     shown, script = program(tmp_path)
     async with explorer(shown, size) as (screen, pilot):
@@ -303,6 +307,7 @@ async def test_enter_on_the_line_opens_its_source_above_the_chain(size: tuple[in
         assert script.exists()
 
 
+@pytest.mark.long
 async def test_a_file_is_read_only_when_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown, _ = program(tmp_path)
     read: list[str] = []
@@ -328,6 +333,7 @@ async def test_a_file_is_read_only_when_it_is_opened(tmp_path: Path, monkeypatch
         assert len(read) == 1
 
 
+@pytest.mark.long
 async def test_a_file_that_is_not_here_says_why(tmp_path: Path) -> None:
     shown, script = program(tmp_path)
     script.unlink()
@@ -338,6 +344,7 @@ async def test_a_file_that_is_not_here_says_why(tmp_path: Path) -> None:
         assert screen.app.screen is screen
 
 
+@pytest.mark.long
 async def test_a_file_that_has_changed_says_so(tmp_path: Path) -> None:
     shown, script = program(tmp_path)
     script.write_text("a = 1\n")
@@ -347,6 +354,7 @@ async def test_a_file_that_has_changed_says_so(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.long
 async def test_an_annotation_is_a_line_without_a_file() -> None:
     shown = two_steps()
     async with explorer(shown, (120, 40)) as (screen, pilot):
@@ -363,6 +371,7 @@ async def test_an_annotation_is_a_line_without_a_file() -> None:
         assert not screen.query_one(ChainPanel).is_on_line
 
 
+@pytest.mark.long
 async def test_an_event_is_compared_over_the_steps() -> None:
     shown = load_trace(str(SAMPLES / "article_64_cold.pt.trace.json.gz"), cache=False)
     second = [k for k in range(len(shown)) if shown.event(k).name == "aten::mm"][1]
@@ -376,6 +385,7 @@ async def test_an_event_is_compared_over_the_steps() -> None:
         assert re.search(r"▸ ProfilerStep#3  matmul +7\.86 µs ", text)
 
 
+@pytest.mark.long
 async def test_a_page_down_scrolls_the_chain_away_from_the_cursor_and_a_move_returns() -> None:
     async with explorer(load_sample("train_gpt_stack_memory"), (120, 40)) as (screen, pilot):
         await pilot.press("slash", *"aten::linear", "enter", "l")

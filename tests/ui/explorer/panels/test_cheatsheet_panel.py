@@ -10,6 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.helpers.explorer_app import event_of, explorer, settled, text_of, until
+from tests.helpers.long_run import keep_some
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.pattern_traces import waiting
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, overhead, python, runtime, step, trace
@@ -75,6 +76,7 @@ async def test_it_says_what_fires_and_marks_it() -> None:
         assert screen._lanes_area.gutter._flagged == frozenset()
 
 
+@pytest.mark.long
 async def test_a_click_on_its_tab_marks_as_the_key_does() -> None:
     async with explorer(uneven(), (140, 48)) as (screen, pilot):
         await settled(pilot)
@@ -86,6 +88,7 @@ async def test_a_click_on_its_tab_marks_as_the_key_does() -> None:
         assert screen._lanes_area.gutter._flagged == frozenset()
 
 
+@pytest.mark.long
 async def test_evidence_keeps_the_scope_that_it_was_found_in() -> None:
     """After enter the view shows one event; `n` still goes through all events of the finding, and `v` ends that."""
     shown = uneven()
@@ -112,6 +115,7 @@ async def test_evidence_keeps_the_scope_that_it_was_found_in() -> None:
         assert "selection · " in text_of(screen)
 
 
+@pytest.mark.long
 async def test_evidence_of_a_range_names_the_range_until_the_cheatsheet_is_left() -> None:
     async with explorer(uneven(), (140, 48)) as (screen, pilot):
         await settled(pilot)
@@ -313,7 +317,7 @@ async def move_to(screen: ExplorerScreen, pilot: Pilot[None], pattern_id: str) -
     raise AssertionError(f"{pattern_id} did not fire: {fired(screen)}")
 
 
-@pytest.mark.parametrize("size", [(80, 24), (160, 48)])
+@pytest.mark.parametrize("size", keep_some([((80, 24),), ((160, 48),)], 1))
 async def test_a_problem_names_its_line_and_a_key_opens_it(size: tuple[int, int], tmp_path: Path) -> None:
     shown, script = slow_program(tmp_path)
     async with explorer(shown, size) as (screen, pilot):
@@ -338,6 +342,7 @@ async def test_a_problem_names_its_line_and_a_key_opens_it(size: tuple[int, int]
         assert script.exists()
 
 
+@pytest.mark.long
 async def test_a_key_says_why_no_source_can_be_opened() -> None:
     async with explorer(uneven(), (140, 48)) as (screen, pilot):
         await settled(pilot)
@@ -383,6 +388,7 @@ async def test_a_problem_says_what_it_costs(tmp_path: Path) -> None:
         assert entry.count("%") == found.answer.seen.count("%")
 
 
+@pytest.mark.long
 async def test_the_largest_gaps_name_their_line_on_the_lanes(tmp_path: Path) -> None:
     shown, _ = slow_program(tmp_path)
     async with explorer(shown, (240, 48)) as (screen, pilot):
@@ -395,6 +401,7 @@ async def test_the_largest_gaps_name_their_line_on_the_lanes(tmp_path: Path) -> 
         assert "‹dispatch" not in text_of(screen)
 
 
+@pytest.mark.long
 async def test_the_source_of_a_rank_is_read_where_its_trace_lies(tmp_path: Path) -> None:
     paths = []
     for number in range(2):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import pytest
+
 from tests.helpers.explorer_app import explorer, settled, text_of, until
 from tests.helpers.trace_builder import cpu, trace
 from torchprof_tui.trace.build.build_trace import build_trace
@@ -35,6 +37,7 @@ async def test_the_arrows_walk_the_remarks_and_enter_goes_to_the_event() -> None
         assert not screen.details_open
 
 
+@pytest.mark.long
 async def test_what_needs_stacks_names_the_key_that_records_them() -> None:
     async with explorer(trace(cpu("a", 0, 50)), (140, 40)) as (screen, pilot):
         await pilot.press(":", *"doctor", "enter")

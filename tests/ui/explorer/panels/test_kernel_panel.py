@@ -7,6 +7,7 @@ import pytest
 
 from tests.helpers.explorer_app import explorer, settled, text_of
 from tests.helpers.golden_files import load_sample
+from tests.helpers.long_run import keep_some
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.paths import SAMPLES
 from tests.helpers.trace_builder import cpu, kernel, trace
@@ -30,6 +31,7 @@ async def test_enter_in_an_empty_kernel_panel_says_why() -> None:
         assert screen.view_state.viewport == before
 
 
+@pytest.mark.long
 async def test_a_collective_is_not_blamed_for_idle_sms() -> None:
     path = next((SAMPLES / "train_gpt_2ranks").glob("*rank0*"))
     shown = load_trace(str(path), cache=False)
@@ -51,7 +53,9 @@ def test_a_collective_says_how_long_it_waits_for_the_last_rank() -> None:
     assert any(wait.startswith("for nobody: rank 1 arrives last, up to ") for wait in waits)
 
 
-@pytest.mark.parametrize(("blocks", "limit"), [(4, "the grid (<0.01 waves), then warps"), (100_000, "warps")])
+@pytest.mark.parametrize(
+    ("blocks", "limit"), keep_some([(4, "the grid (<0.01 waves), then warps"), (100_000, "warps")], 1)
+)
 async def test_a_grid_below_one_wave_is_the_first_limit(blocks: int, limit: str) -> None:
     properties = {"id": 0, "name": "NVIDIA H200", "computeMajor": 9, "computeMinor": 0, "numSms": 132}
     config = {"grid": [blocks, 1, 1], "block": [128, 1, 1], "registers per thread": 18, "shared memory": 0}
@@ -75,7 +79,7 @@ async def test_the_full_name_stands_once_where_the_details_are_beside() -> None:
             assert text_of(screen).count("void at::native::elementwise_kernel<128") == count, key
 
 
-@pytest.mark.parametrize("key", ["k", "l"])
+@pytest.mark.parametrize("key", keep_some(["k", "l"], 1))
 async def test_what_bounds_a_kernel_stands_in_its_panel_and_in_the_chain(key: str) -> None:
     shown = load_sample("train_gpt_stack_memory")
     async with explorer(shown, (160, 60)) as (screen, pilot):

@@ -6,6 +6,7 @@ import pytest
 
 from tests.helpers.explorer_app import event_of, explorer, settled, text_of, two_steps, until
 from tests.helpers.golden_files import load_sample
+from tests.helpers.long_run import keep_some
 from tests.helpers.trace_builder import cpu, kernel, runtime, step, trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.status_line import StatusLine
@@ -34,11 +35,14 @@ def shown_panels(screen: ExplorerScreen) -> list[str]:
 
 @pytest.mark.parametrize(
     ("width", "at_first", "after_kernel"),
-    [
-        (120, ["details"], ["kernel"]),
-        (200, ["details", "cheatsheet"], ["details", "kernel"]),
-        (300, ["details", "chain", "cheatsheet"], ["details", "kernel", "cheatsheet"]),
-    ],
+    keep_some(
+        [
+            (120, ["details"], ["kernel"]),
+            (200, ["details", "cheatsheet"], ["details", "kernel"]),
+            (300, ["details", "chain", "cheatsheet"], ["details", "kernel", "cheatsheet"]),
+        ],
+        1,
+    ),
 )
 async def test_wide_screens_show_the_panels_used_last_side_by_side(
     width: int, at_first: list[str], after_kernel: list[str]
@@ -57,6 +61,7 @@ async def test_wide_screens_show_the_panels_used_last_side_by_side(
             assert titles[offset : offset + 14].strip("─┬[ ").startswith(name)
 
 
+@pytest.mark.long
 async def test_nothing_stands_twice_where_the_cheatsheet_is_beside_the_details() -> None:
     async with explorer(launch_bound(), (240, 60)) as (screen, pilot):
         await settled(pilot)
@@ -69,6 +74,7 @@ async def test_nothing_stands_twice_where_the_cheatsheet_is_beside_the_details()
         assert "4 steps, median" not in text
 
 
+@pytest.mark.long
 async def test_a_number_goes_to_that_finding_and_its_first_evidence() -> None:
     async with explorer(load_sample("generate_eager"), (120, 50)) as (screen, pilot):
         await settled(pilot)
@@ -113,6 +119,7 @@ async def test_z_opens_panels_that_were_closed() -> None:
         assert screen.panel_size is PanelSize.ENLARGED
 
 
+@pytest.mark.long
 async def test_a_range_that_is_marked_while_panels_are_hidden_says_how_to_see_its_statistics() -> None:
     name = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float, false>(int)"
     long_names = [event for at in (20, 30, 40) for event in (runtime("cudaLaunchKernel", at, 5, corr=at),)]
@@ -128,6 +135,7 @@ async def test_a_range_that_is_marked_while_panels_are_hidden_says_how_to_see_it
         assert shown_panels(screen) == ["details"]
 
 
+@pytest.mark.long
 async def test_page_keys_act_on_the_part_that_has_the_keys() -> None:
     deep = [cpu(f"f{depth}", depth, 200 - 2 * depth) for depth in range(60)]
     shown = trace(*deep, runtime("cudaLaunchKernel", 70, 5, corr=1), kernel("gemm", 80, 5, corr=1))

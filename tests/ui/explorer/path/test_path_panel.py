@@ -128,6 +128,7 @@ async def test_the_selected_event_is_on_the_path_or_has_slack() -> None:
         assert "critical path:" not in text_of(screen)
 
 
+@pytest.mark.long
 async def test_enter_shows_a_segment_and_n_walks_along_the_path() -> None:
     shown = long_wait()
     async with explorer(shown, (120, 40)) as (screen, pilot):
@@ -155,6 +156,7 @@ async def test_enter_shows_a_segment_and_n_walks_along_the_path() -> None:
         assert "the first row of the critical path" in screen.query_one(StatusLine).message
 
 
+@pytest.mark.long
 async def test_another_step_is_followed_when_it_is_gone_to() -> None:
     shown = two_steps()
     async with explorer(shown, (120, 40)) as (screen, pilot):
@@ -174,6 +176,7 @@ async def test_another_step_is_followed_when_it_is_gone_to() -> None:
         assert label_of(screen) == "ProfilerStep#0"
 
 
+@pytest.mark.long
 async def test_a_marked_range_is_followed_and_a_mark_that_moves_ends() -> None:
     shown = two_steps()
     async with explorer(shown, (120, 40)) as (screen, pilot):
@@ -244,6 +247,7 @@ def late_ranks(tmp_path_factory: pytest.TempPathFactory) -> Trace:
     return load_merged_ranks(write_late_run(tmp_path_factory.mktemp("late")))
 
 
+@pytest.mark.long
 async def test_of_several_ranks_it_is_the_path_of_all_first(late_ranks: Trace) -> None:
     ranks = late_ranks
     async with explorer(ranks, (160, 60)) as (screen, pilot):
@@ -275,6 +279,7 @@ async def test_of_several_ranks_it_is_the_path_of_all_first(late_ranks: Trace) -
         assert not panel_of(screen).is_on
 
 
+@pytest.mark.long
 async def test_the_next_c_shows_the_path_of_the_selected_rank(ranks: Trace) -> None:
     async with explorer(ranks, (160, 60)) as (screen, pilot):
         second = ranks.all_ranks[1]

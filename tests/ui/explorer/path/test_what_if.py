@@ -27,6 +27,7 @@ async def ask(screen: ExplorerScreen, pilot, text: str) -> None:  # type: ignore
     await settled(pilot)
 
 
+@pytest.mark.long
 async def test_scenarios_stack_and_are_listed_with_what_each_wins_alone() -> None:
     async with explorer(load_sample("train_gpt_eager"), (160, 48)) as (screen, pilot):
         await ask(screen, pilot, "class=gemm*0.5; launch=graph")
@@ -58,6 +59,7 @@ async def test_a_wrong_scenario_says_what_is_accepted_and_stays_open(monkeypatch
         assert "the classes: other, gemm" in hints[-1]
 
 
+@pytest.mark.long
 async def test_the_selected_event_is_suggested() -> None:
     trace = load_sample("train_gpt_eager")
     async with explorer(trace, (160, 48)) as (screen, pilot):
@@ -68,6 +70,7 @@ async def test_the_selected_event_is_suggested() -> None:
         assert what_is_asked(screen) == f"event={row}*0.5"
 
 
+@pytest.mark.long
 async def test_the_late_rank_can_be_left_out(tmp_path: Path) -> None:
     async with explorer(load_merged_ranks(write_late_run(tmp_path)), (160, 48)) as (screen, pilot):
         await ask(screen, pilot, "late-rank=0")
