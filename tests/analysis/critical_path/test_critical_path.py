@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from tests.analysis.critical_path.test_against_simulation import assert_tiled
 from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SAMPLES, SHARED_TRACES
+from tests.helpers.stored_answers import load_dense
 from tests.helpers.trace_builder import (
     annotation,
     cpu,
@@ -22,12 +25,20 @@ from tests.helpers.trace_builder import (
     sync,
     trace,
 )
-from torchprof_tui.analysis.critical_path.build_graph import MORE_STEPS_ADVICE, SYNC_EVENTS_ADVICE
-from torchprof_tui.analysis.critical_path.critical_path import CriticalPath, find_critical_path
+from torchprof_tui.analysis.critical_path import critical_path
+from torchprof_tui.analysis.critical_path.build_graph import (
+    _WHERE,
+    MORE_STEPS_ADVICE,
+    SYNC_EVENTS_ADVICE,
+    build_graph,
+    describe_missing_edges,
+)
+from torchprof_tui.analysis.critical_path.critical_path import CriticalPath, RankShare, find_critical_path
 from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind
-from torchprof_tui.analysis.critical_path.segments import LABELS
-from torchprof_tui.analysis.critical_path.step_window import WindowError
+from torchprof_tui.analysis.critical_path.segments import LABELS, Segments
+from torchprof_tui.analysis.critical_path.step_window import WindowError, select_step, select_window
 from torchprof_tui.api.trace import open as open_trace
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
 
 AUTOGRAD = 200
@@ -253,6 +264,88 @@ def test_a_wait_without_a_reason_is_unattributed_and_says_what_to_record() -> No
     assert "between two works of a stream" in path.missing[0]
     assert path.advice == SYNC_EVENTS_ADVICE
     assert path.find_longest(3)[0].time <= 20_000
+
+
+@pytest.mark.parametrize(
+    ("durations", "chosen"),
+    [
+        ([7], 0),
+        ([9, 5], 1),  # of an even number the shorter one
+        ([5, 9], 0),
+        ([1, 9, 5], 2),  # of three or more without the first
+        ([6, 9, 5, 7], 3),
+        ([1, 8, 5, 7, 6], 4),
+        ([1, 8, 5, 7, 6, 9], 3),
+        ([1, 5, 5, 5], 2),
+    ],
+)
+def test_the_step_of_median_duration_is_chosen(durations: list[int], chosen: int) -> None:
+    steps = [step(number, sum(durations[:number]), duration) for number, duration in enumerate(durations)]
+    selected = select_step(trace(*steps), None)
+    assert selected is not None
+    assert selected.number == chosen
+
+
+def test_what_is_missing_is_said_beyond_the_largest_replay_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = [step(1, 0, 30), runtime("cudaLaunchKernel", 0, 2, 1), kernel("first", 3, 20, 1)]
+    unexplained = [*first, runtime("cudaLaunchKernel", 8, 2, 2), kernel("late", 500, 10, 2)]
+    earlier = [*first[:2], kernel("late", 500, 500, 1)]
+    for entries, largest in ((unexplained, abs(follow(*unexplained)[1].replay_error)), (earlier, 0.5)):
+        monkeypatch.setattr(critical_path, "MAX_REPLAY_ERROR", largest)
+        _, path, _ = follow(*entries)
+        assert (path.missing, path.advice, path.is_trusted) == ((), "", True)
+        monkeypatch.setattr(critical_path, "MAX_REPLAY_ERROR", largest - 0.001)
+        _, path, _ = follow(*entries)
+        assert len(path.missing) == 1
+        assert path.is_trusted == (entries is earlier)
+
+
+def test_slack_is_known_of_the_events_of_the_window() -> None:
+    model, path, _ = follow(
+        cpu("aten::mm", 0, 5), step(1, 10, 30), cpu("aten::mm", 12, 5), cpu("aten::mm", 50, 5), number=1
+    )
+    assert path.event.tolist() == [1, 2]
+    assert [path.slack_of(event) for event in range(len(model))] == [None, *path.slack.tolist(), None]
+
+
+@pytest.mark.parametrize("ranks", [[], [0], [1, 1], [1, 0, 1], [2, 2, 0, 2, 1, 1, 1], [0, -1]])
+def test_the_time_of_each_rank_is_summed(ranks: list[int]) -> None:
+    _, path, _ = follow(step(1, 0, 30))
+    end = np.cumsum(np.arange(1, len(ranks) + 1)) * 1000
+    columns = {name: np.zeros(len(ranks), np.int32) for name in ("kind", "kernel_class", "event")}
+    segments = Segments(end - np.arange(1, len(ranks) + 1) * 1000, end, **columns, rank=np.array(ranks, np.int32))
+    parts = [(rank, len(list(part))) for rank, part in groupby(ranks)]
+    times = {rank: sum(int(k + 1) * 1000 for k, each in enumerate(ranks) if each == rank) for rank in set(ranks)}
+    expected = [
+        RankShare(rank, time, time / 30_000, sum(each == rank for each, _ in parts))
+        for rank, time in sorted(times.items(), key=lambda each: (-each[1], each[0]))
+    ]
+    assert replace(path, segments=segments).rank_shares == tuple([] if -1 in ranks else expected)
+
+
+def test_waits_that_no_edge_explains_are_summed_by_kind() -> None:
+    """Compared with a loop over the edges that decided when their target was reached."""
+    seen = 0
+    for seed in (1, 5, 7):
+        model = load_dense(seed, 200)
+        for built in (build_graph(model, select_window(model, each)) for each in (None, *model.steps[1:2])):
+            graph, found = built.graph, dict[str, list[int]]()
+            for edge, target in enumerate(graph.target.tolist()):
+                lasts = int(graph.time[target] - graph.time[graph.source[edge]] - graph.delay[edge])
+                where = _WHERE.get(EdgeKind(graph.edge_kind[edge]))
+                if graph.binding[target] == edge and graph.time[target] > graph.window.begin and lasts and where:
+                    found.setdefault(where, []).append(lasts)
+            order = sorted(_WHERE.values(), key=lambda where: -sum(found.get(where, [])))
+            expected = [
+                f"{format_duration(sum(found[where]))} in {len(found[where])} "
+                f"{'wait' if len(found[where]) == 1 else 'waits'} {where}: no recorded dependency"
+                for where in dict.fromkeys(order)
+                if where in found
+            ]
+            lines, _ = describe_missing_edges(model, built, 0)
+            assert [line for line in lines if line.endswith("no recorded dependency")] == expected
+            seen += len(expected) > 1
+    assert seen > 2
 
 
 def test_a_late_first_work_points_to_what_came_before_the_recording() -> None:

@@ -22,6 +22,7 @@ from torchprof_tui.analysis.critical_path.launch_edges import (
 from torchprof_tui.analysis.critical_path.step_window import WindowError, find_main_lane, select_window_between
 from torchprof_tui.analysis.critical_path.wait_edges import (
     RECORD_REGEX,
+    _join_correlation,
     add_blocking_calls,
     add_stream_waits,
     select_calls,
@@ -33,7 +34,11 @@ FULL_QUEUE = 2
 GPU_KINDS = (Kind.KERNEL, Kind.COPY)
 
 
-@pytest.mark.parametrize("seed", range(40))
+SEEDS = (*range(40), 60, 97, 102, 116, 131, 155, 167, 195, 229)
+"""The later ones meet bounds that the first ones miss."""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_edges_are_those_of_plain_loops(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch_edges, "FULL_QUEUE", FULL_QUEUE)
     model = trace(*draw_calls(seed), ns=True)
@@ -84,3 +89,13 @@ def test_calls_that_overlap_a_time_are_selected_by_start() -> None:
     model = trace(*calls, runtime("cudaEventQuery", 12, 2, 9), cpu("cudaEventRecord", 12, 2), ns=True)
     found = [(model.start[call], model.duration[call]) for call in select_calls(model, RECORD_REGEX, 10, 20)]
     assert found == [(0, 30), (5, 6), (11, 0), (12, 8), (19, 9)]
+
+
+def test_events_are_joined_by_correlations_from_1_on() -> None:
+    random = Random(3)
+    for count in range(8):
+        correlations, wanted = ([random.randrange(-1, 6) for _ in range(size)] for size in (count, 12))
+        events = np.arange(count, dtype=np.int32) + 40
+        found = _join_correlation(np.array(correlations, np.int64), events, np.array(wanted, np.int64))
+        numbers = [correlations.index(each) + 40 if each in correlations and each > 0 else NONE for each in wanted]
+        assert found.tolist() == numbers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -9,10 +10,15 @@ import pytest
 from tests.analysis.critical_path.test_against_simulation import assert_tiled
 from tests.analysis.critical_path.test_critical_path import AUTOGRAD, list_pieces
 from tests.helpers.paths import SAMPLES
-from tests.helpers.trace_builder import cpu, kernel, runtime, step, trace
+from tests.helpers.trace_builder import TID, cpu, kernel, python, runtime, step, trace
 from torchprof_tui.analysis.critical_path.critical_path import find_critical_path
-from torchprof_tui.analysis.critical_path.step_window import WindowError
+from torchprof_tui.analysis.critical_path.range_window import select_range
+from torchprof_tui.analysis.critical_path.step_window import WindowError, find_main_lane
 from torchprof_tui.api.trace import open as open_trace
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.trace import Trace
+
+BACKWARD = "autograd::engine::evaluate_function: MulBackward0"
 
 STEP = (
     step(1, 0, 200),
@@ -74,6 +80,66 @@ def test_a_range_with_nothing_in_it_is_refused(bounds: tuple[int, int]) -> None:
         find_critical_path(trace(*STEP), time_range=bounds)
 
 
+def find_thread(model: Trace, start: int, end: int) -> int:
+    """Find the thread that runs a range, in loops over the steps, the events and the launches."""
+    times = [min(each.start + each.duration, end) - max(each.start, start) for each in model.steps]
+    if any(time > 0 for time in times):
+        return int(model.lane[model.steps[times.index(max(times))].event])
+    launches = {event for event in model.links.launch_of.tolist() if event >= 0 and start <= model.start[event] < end}
+    threads = [int(model.lane[event]) for event in sorted(launches)]
+    backward = {
+        int(model.lane[event])
+        for event in range(len(model))
+        if model.names[model.name[event]] == BACKWARD and model.kind[event] == Kind.OP
+        if start <= model.start[event] < end
+    }
+    threads = [lane for lane in threads if lane not in backward] or threads
+    return min(threads, key=lambda lane: (-threads.count(lane), lane)) if threads else find_main_lane(model)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_thread_of_a_range_has_its_steps_or_most_launches(seed: int) -> None:
+    random, entries = Random(seed), []
+    for number in range(12):
+        thread, time = (TID, AUTOGRAD, 201)[int(random.random() * 3)], 10 * number
+        entries += [runtime("cudaLaunchKernel", time, 4, number + 1, thread), kernel("k", time + 5, 3, number + 1)]
+        if random.random() < 0.5:
+            make = cpu if random.random() < 0.7 else python
+            entries.append(make(BACKWARD, time, 9, thread))
+        if seed < 2 and number in (4, 5, 9):
+            entries.append(step(number, time, 10 + number % 2, thread))
+    model = trace(*entries, ns=True)
+    for start in range(0, 110, 5):
+        for length in (1, 6, 40):
+            window = select_range(model, start, start + length)
+            assert window.lane == find_thread(model, start, min(start + length, model.span[1])), (start, length)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "bounds", "cpu_end", "works"),
+    [
+        (0, 100, (0, 100), 100, [(10, 20), (20, 60), (70, 80)]),
+        (-5, 999, (0, 100), 100, [(10, 20), (20, 60), (70, 80)]),
+        (0, 20, (0, 20), 19, [(10, 20)]),  # the GPU works at the end
+        (0, 21, (0, 21), 20, [(10, 20), (20, 21)]),
+        (0, 60, (0, 60), 59, [(10, 20), (20, 60)]),
+        (30, 61, (30, 61), 61, [(30, 60)]),
+        (60, 70, (60, 70), 70, []),
+        (59, 60, (59, 60), 60, [(59, 60)]),  # a range of 1 ns has no time before its end
+        (58, 60, (58, 60), 59, [(58, 60)]),
+    ],
+)
+def test_a_range_has_the_work_that_runs_in_it(
+    start: int, end: int, bounds: tuple[int, int], cpu_end: int, works: list[tuple[int, int]]
+) -> None:
+    entries = [cpu("aten::mm", 0, 100)]
+    for corr, (begin, duration) in enumerate([(10, 10), (20, 40), (70, 10)], start=1):
+        entries += [runtime("cudaLaunchKernel", corr, 1, corr), kernel("k", begin, duration, corr)]
+    window = select_range(trace(*entries, ns=True), start, end)
+    assert (window.start, window.end, window.cpu_end, window.is_range) == (*bounds, cpu_end, True)
+    assert list(zip(window.work.start.tolist(), window.work.end.tolist(), strict=True)) == works
+
+
 def test_a_trace_without_steps_has_paths_of_its_repetitions() -> None:
     entries: list[Any] = []
     for number in range(6):
@@ -88,8 +154,10 @@ def test_a_trace_without_steps_has_paths_of_its_repetitions() -> None:
     assert path.window.is_range
     assert [name for kind, name, _ in list_pieces(model, path) if kind == "kernel"] == ["gemm", "norm", "add"]
     assert find_critical_path(model, 0).window.start == 30_000  # the first gemm
-    with pytest.raises(WindowError, match="no step 99: the trace has repetitions 0 to 5"):
-        find_critical_path(model, 99)
+    assert find_critical_path(model, 5).window.start > find_critical_path(model, 4).window.start
+    for number in (99, 6, -1):
+        with pytest.raises(WindowError, match=f"no step {number}: the trace has repetitions 0 to 5"):
+            find_critical_path(model, number)
     with pytest.raises(WindowError, match="neither steps nor repetitions"):
         find_critical_path(trace(cpu("a", 0, 5)), 1)
 

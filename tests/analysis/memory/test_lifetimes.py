@@ -8,9 +8,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.helpers.trace_builder import cpu, memory, trace
+from tests.helpers.trace_builder import TID, cpu, kernel, memory, trace
 from torchprof_tui.analysis.memory.device_memory import NOT_RECORDED, match_frees, pair_records, split_by_device
 from torchprof_tui.analysis.memory.memory_history import GroupBy, build_memory_history
+from torchprof_tui.trace.model.lanes import Role
 
 Steps = list[tuple[int, int]]
 
@@ -109,9 +110,42 @@ def test_without_addresses_only_the_curve_is_known() -> None:
 
 
 def test_a_total_of_nothing_is_a_recorded_total() -> None:
-    history = build_memory_history(trace(cpu("a", 0, 10), memory(1, 512, 812, device=0), memory(2, -512, 0, device=0)))
+    for first, base in ((812, 300), (-1, 512), (0, 0)):
+        records = memory(1, 512, first, device=0), memory(2, -1024, 0, device=0)
+        history = build_memory_history(trace(cpu("a", 0, 10), *records))
+        assert history is not None
+        (device,) = history.devices
+        assert (device.memory.allocated.tolist(), device.memory.base) == ([base + 512 if first else 0, 0], base)
+        assert device.memory.has_totals
+
+
+@given(steps, olders, st.lists(st.booleans(), min_size=60, max_size=60), st.booleans(), st.booleans())
+def test_totals_that_are_not_recorded_are_summed(
+    steps: Steps, older: dict[int, int], is_recorded: list[bool], has_any: bool, has_addresses: bool
+) -> None:
+    """From the recorded ones; where there are none, from the least that can have been allocated before."""
+    records, _ = simulate(steps, older)
+    is_recorded = [recorded and has_any for recorded in is_recorded[: len(records)]]
+    shown = trace(
+        cpu("a", 0, 5),
+        *(
+            memory(10 * k + 1, size, total if recorded else -1, device=0, address=at * has_addresses, reserved=k // 2)
+            for k, ((at, size, total), recorded) in enumerate(zip(records, is_recorded, strict=True))
+        ),
+    )
+    history = build_memory_history(shown)
     assert history is not None
-    assert history.devices[0].memory.allocated.tolist() == [812, 0]
+    (device,) = history.devices
+    summed = np.cumsum([size for _, size, _ in records])
+    touched = {at for at, _, _ in records} if has_addresses else set()
+    freed = sum(size for at, size in older.items() if at in touched)
+    base = sum(older.values()) if any(is_recorded) else max(freed, -int(summed.min()))
+    assert (device.memory.base, device.memory.held_before) == (base, base - freed)
+    assert device.memory.allocated.tolist() == (base + summed).tolist()
+    assert device.memory.has_totals == any(is_recorded)
+    reserved = [k // 2 for k in range(len(records))] if len(records) > 2 else [-1] * len(records)
+    assert device.memory.reserved.tolist() == reserved
+    assert device.memory.read_curve(np.zeros(1, np.int64))[0].tolist() == [base]
 
 
 def test_a_lost_allocation_began_after_the_free_before_it() -> None:
@@ -165,6 +199,39 @@ def test_each_device_of_each_process_has_addresses_of_its_own() -> None:
     lanes = [dataclasses.replace(lane, rank=number) for number, lane in enumerate(shown.lanes)]
     ranks = dataclasses.replace(shown, lanes=lanes)
     assert [part.tolist() for part in split_by_device(ranks, shown.memory)] == [[3], [2], [1], [0]]
+
+
+@given(
+    st.lists(st.tuples(st.integers(-1, 3), st.integers(0, 1), st.integers(-1, 2)), min_size=1, max_size=20),
+    st.lists(st.tuples(st.integers(0, 1), st.sampled_from("ab")), min_size=4, max_size=4),
+)
+def test_records_are_split_by_process_and_device(
+    rows: list[tuple[int, int, int]], processes: list[tuple[int, str]]
+) -> None:
+    """A record of a thread without events, of lane -1, belongs to the only process, or else to none of them."""
+    shown = trace(*(cpu("a", 0, 90, thread=TID + number) for number in range(4)), memory(1, 512, 0))
+    assert shown.memory is not None
+    threads = zip(shown.lanes[:4], processes, strict=True)
+    lanes = [dataclasses.replace(lane, rank=rank, pid=pid) for lane, (rank, pid) in threads]
+    assert shown.lanes[4].role is Role.COUNTER  # is of no process
+    lane_of, device_type, device_id = (np.array(column) for column in zip(*rows, strict=True))
+    columns = {"time": np.arange(len(rows)), "lane": lane_of, "device_type": device_type, "device_id": device_id}
+    records = dataclasses.replace(shown.memory, **columns)
+    expected: dict[tuple[int, int, int], list[int]] = {}
+    distinct = list(dict.fromkeys(processes))
+    for row, (lane, *device) in enumerate(rows):
+        process = distinct.index(processes[lane]) if lane >= 0 else 0 if len(distinct) == 1 else -1
+        expected.setdefault((process, *device), []).append(row)
+    found = split_by_device(dataclasses.replace(shown, lanes=[*lanes, shown.lanes[4]]), records)
+    assert [part.tolist() for part in found] == [expected[key] for key in sorted(expected)]
+
+
+def test_a_thread_without_events_may_free_what_the_only_process_allocated() -> None:
+    records = memory(1, 512, 512, device=0, address=7), memory(2, -512, 0, device=0, address=7, thread=99)
+    shown = trace(cpu("a", 0, 90), kernel("k", 3, 5), *records)
+    assert shown.memory is not None
+    assert shown.memory.lane.tolist() == [0, -1]
+    assert not match_frees(shown, shown.memory).is_held.any()
 
 
 def test_the_first_record_may_begin_or_end_a_lifetime() -> None:

@@ -46,7 +46,7 @@ def add_hand_overs(graph: GraphColumns, trace: Trace) -> list[int]:
         calls = _find_calls(trace, lane, window.start, window.cpu_end)
         first = calls.starts.searchsorted(gap_start, side="left")
         last = calls.ends.searchsorted(gap_end, side="right") - 1
-        chosen = np.flatnonzero((last >= first) & (gap_end > gap_start))
+        chosen = np.flatnonzero(last >= first)
         begin, end = calls.starts[first[chosen]], calls.ends[last[chosen]]
         leave = gap_start[chosen]
         back = gap_end[chosen]

@@ -157,7 +157,7 @@ def build_segments(trace: Trace, graph: DependencyGraph, path: I64, host_lanes: 
     kernels = np.flatnonzero((kinds == SegmentKind.KERNEL) & (events != NO_EVENT))
     distinct, index = np.unique(trace.name[events[kernels]], return_inverse=True)
     known = [decode_kernel_name(trace.names[name]).kernel_class for name in distinct.tolist()]
-    classes[kernels] = np.array(known, np.uint8)[index] if known else 0
+    classes[kernels] = np.array(known, np.uint8)[index]
     return Segments(starts[order], ends[order], kinds, classes, events, ranks)
 
 
@@ -255,10 +255,9 @@ class PathRows:
         found = np.zeros(len(left), np.bool_)
         for row in rows:
             chosen = slice(self.first[row], self.first[row + 1])
-            if chosen.stop > chosen.start:
-                begun = self.start[chosen].searchsorted(right, side="left")
-                over = self.end[chosen].searchsorted(left, side="right")
-                found |= begun > over
+            begun = self.start[chosen].searchsorted(right, side="left")
+            over = self.end[chosen].searchsorted(left, side="right")
+            found |= begun > over
         return found
 
     def sum_inside(self, row: int, start: int, end: int) -> int:
@@ -291,7 +290,7 @@ def _add_parents(trace: Trace, event: I64, start: I64, end: I64) -> list[tuple[I
     depth = trace.row[event].astype(np.int64)
     order = np.argsort(depth, kind="stable")
     own = depth[order].searchsorted(np.arange(int(depth.max(initial=-1)) + 2))
-    outer = event[:0], start[:0], end[:0]
+    outer = found[0]
     for row in range(len(own) - 2, -1, -1):
         chosen = order[own[row] : own[row + 1]]
         is_here = trace.row[outer[0]] == row

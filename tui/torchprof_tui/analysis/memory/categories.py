@@ -208,7 +208,7 @@ def _find_held_parameters(passes: Passes, lifetimes: Lifetimes, held: Bool, cate
     if not len(gradients):
         return gradients
     within = passes.find_pass(born[gradients], Phase.BACKWARD)
-    fullest = np.bincount(within - within.min()).argmax() + within.min()
+    fullest = np.bincount(within).argmax()
     sizes, counts = np.unique(lifetimes.bytes[gradients[within == fullest]], return_counts=True)
     rows = np.flatnonzero(held & is_in(lifetimes.bytes, sizes))
     rows = rows[np.lexsort((born[rows], category[rows] != Category.PARAMETER, lifetimes.bytes[rows]))]

@@ -16,6 +16,7 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.ancestry import find_ancestor_ending_after
 from torchprof_tui.trace.core.arrays import I32, I64, NONE, Bool, sorted_unique
 from torchprof_tui.trace.core.records import record
+from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import MemoryEvents, Trace
 
 NOT_RECORDED = -1  # for the record of an allocation or a free that is not in the trace
@@ -136,14 +137,13 @@ def select_paired(memory: MemoryEvents, records: I64) -> I64:
 def split_by_device(trace: Trace, memory: MemoryEvents) -> list[I64]:
     """Split the records by process and device, each in the order of time: one int64[m] for each address space."""
     count = len(memory.time)
-    process_of_lane: dict[tuple[int | None, str], int] = {}
-    processes = np.array(
-        [process_of_lane.setdefault((lane.rank, lane.pid), len(process_of_lane)) for lane in trace.lanes] or [0],
-        np.int64,
-    )
-    process = np.where(memory.lane != NONE, processes[memory.lane], NONE)
-    if len(process_of_lane) == 1:
-        process[:] = 0  # a record of a thread without events is of the only process
+    numbers: dict[tuple[int | None, str], int] = {}
+    for lane in trace.lanes:
+        if lane.role is Role.THREAD:
+            numbers.setdefault((lane.rank, lane.pid), len(numbers))
+    # A record of a thread without events, of lane -1, belongs to the only process.
+    processes = [numbers.get((lane.rank, lane.pid), NONE) for lane in trace.lanes]
+    process = np.array([*processes, 0 if len(numbers) == 1 else NONE], np.int64)[memory.lane]
     space = np.zeros(count, np.int64)
     for column in (process, memory.device_type, memory.device_id):
         values = sorted_unique(column)
@@ -248,7 +248,7 @@ def _build_device(trace: Trace, memory: MemoryEvents, records: I64) -> DeviceMem
         first = int(np.argmax(recorded >= 0))
         base = max(int(recorded[first] - summed[first]), 0)
     else:
-        base = max(older, -min(int(summed.min()), 0))
+        base = max(older, -int(summed.min()))
     lane = int(memory.lane[records[0]])
     reserved = memory.reserved[records]
     if not (reserved > 0).any():  # the CPU has no such pool, and records 0

@@ -120,8 +120,8 @@ def _measure_gradients(producers: Producers, lifetimes: Lifetimes, category: U8)
     if not len(rows):
         return 0, 0
     within = producers.passes.find_pass(producers.memory.time[lifetimes.allocated_by[rows]], Phase.BACKWARD)
-    counts = np.bincount(within + 1)  # those of -1 are in no pass
-    sums = sum_by_index(within + 1, lifetimes.bytes[rows], len(counts))
+    counts = np.bincount(within)
+    sums = sum_by_index(within, lifetimes.bytes[rows], len(counts))
     return int(counts.max()), int(sums[counts == counts.max()].min())
 
 
