@@ -161,6 +161,49 @@ def test_a_trace_inside_something_else_is_found() -> None:
     assert len(decoded.events) == 1
 
 
+def test_a_nested_trace_is_found_wherever_a_scanned_piece_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_document, "_SCAN_SIZES", (16, 32))
+    for pad in range(66):
+        before = f'{{"p": {{"{"x" * pad}": 1, "traceEvents" : ['
+        window, tally = TextWindow(iter([f"{before}]}}}}".encode()])), ProblemTally()
+        document = json_document.JsonDocument(window, "stdin", tally, LargeValueWriter(None, tmp_path))
+        found = []
+        for _ in document.seek_lists():
+            found.append(window.offset)
+            window.position += 1
+        assert found == [len(before)]
+        assert tally.count(problems.UNREADABLE_HEADER) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kept", "example"),
+    [
+        (2, 0, 2, ""),
+        (2, 2, 2, "the keys after byte 127 are lost"),
+        (3, 0, 3, ""),
+        (3, 1, 3, "the keys after byte 136 are lost"),
+        (4, 0, 3, "after byte 34 only traceEvents was read"),
+        (0, 2, 2, ""),
+        (0, 3, 2, "the keys after byte 127 are lost"),
+    ],
+)
+def test_keys_beyond_the_limit_are_reported_and_the_events_found(
+    before: int, after: int, kept: int, example: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key of the events is one of the three, unless it comes after them."""
+    monkeypatch.setattr(json_document, "MAX_KEYS", 3)
+    keys = [f'"k{k}": {k}' for k in range(before + after)]
+    text = trace_text(
+        entry_text(1),
+        before="".join(f"{key}, " for key in keys[:before]),
+        after="".join(f", {key}" for key in keys[before:]),
+    )
+    decoded = decode_text(text)
+    assert len(decoded.events) == 1
+    assert decoded.header == {f"k{k}": k for k in range(kept)}
+    assert [problem.example for problem in decoded.problems] == [f"more than 3 keys: {example}"] * bool(example)
+
+
 def test_text_after_the_end_is_reported() -> None:
     assert count_problems(decode_text(trace_text(entry_text()) + b"\n{}")) == {problems.TEXT_AFTER_END: 1}
     assert count_problems(decode_text(b"[" + entry_text().encode() + b"] \0\0")) == {problems.TEXT_AFTER_END: 1}
@@ -216,6 +259,18 @@ NOT_TRACES = {
     b"\n\x90\x03\x12\x09/host:CPU\x1a\x02\x08\x01": ".trace.json.gz beside it",
     b"\n\x20\x08\x02\x12\x19/device:GPU:0 NVIDIA H200": "XPlane",
     b"\x1b[31mred\x07": "\\x1b[31mred\\x07",
+    b"\1" * 32 + b"a" * 992: "text that begins with",  # controls are counted in the first 1,024 bytes
+    b"\1" * 33 + b"a" * 991: "binary data",
+    b"a" * 1024 + b"\1" * 99: "text that begins with",
+    b"a" * 1023 + b"\0": "binary data",
+    b" \t\n\f\r\x1b" * 9 + b"x": "text that begins with",
+    b"1, 2": "text that begins with: 1, 2",
+    b"{" + b" " * 15 + b"nothing": "text that begins with: { nothing",
+    b"{" + b" " * 16 + b"nothing": "an empty object",
+    b'{"shared": {}, "profiles": []}': "speedscope.app",
+    b'{"schema": 1, "nodes": []}': "Chakra",
+    b'{"segments": [], "device_traces": [], "more": 1}': "memory snapshot",
+    b'{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1}': "(keys: a, b, c, d, e, f, g, h)",
 }
 
 

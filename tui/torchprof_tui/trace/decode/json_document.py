@@ -85,7 +85,7 @@ def describe_file(head: bytes, name: str = "") -> str:
     known = _describe_magic(head[:_PROBED_BYTES])
     if known:
         return known
-    if b"\0" in head[:4] and head[:4].count(b"\0") == 2:
+    if head[:4].count(b"\0") == 2:
         return "UTF-16 text; convert it to UTF-8"
     controls = sum(byte < 32 and byte not in b"\t\n\f\r\x1b" for byte in head[:1024])
     if b"\0" in head[:1024] or controls > max(1, len(head[:1024]) // 32):
