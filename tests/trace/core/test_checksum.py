@@ -46,5 +46,7 @@ def test_zeros_are_skipped_and_anything_else_is_noticed(tmp_path: Path) -> None:
 
 def test_a_pipe_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
+    descriptors = len(os.listdir("/proc/self/fd"))
     with pytest.raises(OSError, match="not a regular file"):
         open_unbuffered(tmp_path / "pipe")
+    assert len(os.listdir("/proc/self/fd")) == descriptors

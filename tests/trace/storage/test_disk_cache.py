@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -238,11 +239,55 @@ def test_only_orphaned_drafts_are_removed(trace: Path, home: Path) -> None:
     os.close(orphaned.lock_descriptor)  # as the kernel does for a process that is killed
     orphaned.lock_descriptor = None
     long_ago = time.time() - 2 * disk_cache.ORPHAN_SECONDS
-    for entry in (locked, orphaned):
+    spec = trace.with_name("old.json")
+    spec.write_text("[]")
+    old = fill(spec)
+    old.close()
+    for entry in (locked, orphaned, old):
         os.utime(entry.folder / "lock", (long_ago, long_ago))
     disk_cache.prune_cache()
-    assert locked.folder.exists()
-    assert not orphaned.folder.exists()
+    assert [entry.folder.exists() for entry in (locked, orphaned, old)] == [True, False, True]
+
+
+@pytest.mark.parametrize(("age", "is_kept"), [(-1.1, False), (-0.9, True), (0.9, True), (1.1, False)])
+def test_a_draft_is_orphaned_an_hour_before_or_after_its_last_use(age: float, is_kept: bool) -> None:
+    draft = disk_cache.create_draft("gone")
+    assert draft.lock_descriptor is not None
+    os.close(draft.lock_descriptor)
+    draft.lock_descriptor = None
+    used = time.time() - age * disk_cache.ORPHAN_SECONDS
+    os.utime(draft.folder / "lock", (used, used))
+    assert bool(disk_cache.prune_cache()) is not is_kept
+    assert draft.folder.exists() is is_kept
+    assert disk_cache.cache_usage() == (0, 0)
+    removed, freed = disk_cache.clear_cache()  # a draft is no trace
+    assert (removed, bool(freed)) == (0, is_kept)
+
+
+def test_the_size_of_an_entry_is_that_of_its_files_and_folders_not_of_what_links_point_to(
+    tmp_path: Path, trace: Path
+) -> None:
+    (tmp_path / "large").mkdir()
+    (tmp_path / "large" / "file").write_bytes(b"x" * 100_000)
+    entry = disk_cache.find_or_create_entry(str(trace))
+    (entry.folder / "sub" / "sub").mkdir(parents=True)
+    (entry.folder / "sub" / "sub" / "columns").write_bytes(b"x" * 500)
+    (entry.folder / "link to a file").symlink_to(tmp_path / "large" / "file")
+    (entry.folder / "link to a folder").symlink_to(tmp_path / "large")
+    entry.publish()
+    size = sum(path.lstat().st_size for path in entry.folder.rglob("*"))
+    assert 500 < size < 100_000
+    assert disk_cache.cache_usage() == (1, size)
+
+
+def test_an_entry_is_open_until_it_is_closed(trace: Path) -> None:
+    entry = disk_cache.find_or_create_entry(str(trace))
+    assert entry in disk_cache.list_open_entries()
+    disk_cache.close_entries(keep=disk_cache.list_open_entries())
+    assert entry in disk_cache.list_open_entries()
+    disk_cache.close_entries(disk_cache.list_open_entries() - {entry})
+    assert entry not in disk_cache.list_open_entries()
+    assert not entry.folder.exists()
 
 
 def write_strange_things(folder: Path) -> dict[str, str]:
@@ -258,6 +303,8 @@ def write_strange_things(folder: Path) -> dict[str, str]:
         "sketches/face.png": "a picture",
         ".draft-letter/lock": "pid 1",
         ".draft-letter/letter.txt": "Dear editor",
+        "0123456789abcdef0123456/lock": disk_cache.LOCK_TEXT.decode(),  # a digit less than a key
+        "0123456789abcdef0123456g/lock": disk_cache.LOCK_TEXT.decode(),
         "lock": "",
         "notes.txt": "more",
     }
@@ -391,8 +438,10 @@ def test_links_in_a_cache_are_not_followed(tmp_path: Path, trace: Path, home: Pa
     inside = home / "0123456789abcdef01234567"
     inside.mkdir()
     (inside / "lock").symlink_to(other / "lock")
-    disk_cache.clear_cache()
+    assert disk_cache.cache_usage() == (1, 7 + OWN_BYTES)
+    assert disk_cache.clear_cache() == (1, 7 + OWN_BYTES)
     assert (other / "lock").exists()
+    assert (home / "fedcba9876543210fedcba98").is_symlink()
     assert inside.exists()
 
 
@@ -503,6 +552,13 @@ def test_without_a_free_descriptor_the_error_says_so(monkeypatch: pytest.MonkeyP
         disk_cache.create_draft("trace.json", cache=False)
 
 
+def test_an_entry_without_its_seal_is_not_sealed(trace: Path) -> None:
+    entry = fill(trace)
+    assert entry.is_sealed
+    (entry.folder / "seal").unlink()
+    assert not entry.is_sealed
+
+
 def test_an_entry_without_its_lock_file_is_discarded(trace: Path) -> None:
     entry = fill(trace)
     (entry.folder / "lock").unlink()
@@ -510,6 +566,27 @@ def test_an_entry_without_its_lock_file_is_discarded(trace: Path) -> None:
     entry.discard()
     assert not folder.exists()
     assert not entry.ready
+    assert entry not in disk_cache.list_open_entries()
+
+
+def test_a_folder_that_another_process_has_removed_frees_nothing(home: Path) -> None:
+    assert disk_cache._remove_folder(disk_cache._FolderInfo(home / "gone", 5, 0.0, is_draft=False)) == 0
+
+
+def test_sketches_are_stored_in_a_new_cache_folder(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "new" / "cache"
+    monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(folder))
+    path = disk_cache.find_pack_path("0123", 3)
+    assert path == folder / "sketches" / "0123.v3.pack"
+    disk_cache.store_sketch(path, b"of a job")
+    assert disk_cache.read_sketch(path) == b"of a job"
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (folder, folder / "sketches")] == [0o700, 0o700]
+    lock = folder / "sketches" / "lock"
+    os.utime(lock, (0, 0))
+    disk_cache.store_sketch(path, b"of a job")
+    assert abs(lock.stat().st_mtime - time.time()) < 60  # used now
 
 
 def test_a_sketch_is_read_as_it_was_stored(trace: Path, home: Path) -> None:

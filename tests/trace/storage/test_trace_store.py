@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
+import mmap
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,7 @@ from torchprof_tui.trace.build.build_trace import add_row_index, build_trace
 from torchprof_tui.trace.core import column_file
 from torchprof_tui.trace.core.column_file import crc32
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.storage import trace_store
 from torchprof_tui.trace.storage.trace_store import (
     COLUMNS_FILE,
     META_FILE,
@@ -89,7 +91,73 @@ def test_columns_allocated_in_the_file(tmp_path: Path, monkeypatch: pytest.Monke
         written = add_row_index(build_trace(decoded(entries(), HEADER), "literal", writer.allocate), writer.allocate)
         assert bool(writer._file.layout) is (min_bytes == 1)
         writer.finish(written)
-    assert_deeply_equal(build_full_trace(), open_trace(tmp_path))
+        assert_deeply_equal(build_full_trace(), open_trace(tmp_path))  # all is in the files once it is finished
+
+
+def test_long_columns_are_mapped_at_pages_and_others_written_at_multiples_of_64_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(column_file, "_MIN_MAPPED_BYTES", 80)
+    file = column_file.ColumnFile(tmp_path / "columns")
+    columns = {
+        "too short": file.allocate("too short", 79, np.uint8),
+        "just long": file.allocate("just long", (5, 2), np.int64),
+        "long": file.allocate("long", 90, np.int32),
+    }
+    assert list(file.layout) == ["just long", "long"]
+    columns |= {
+        "bytes": np.empty(5, np.uint8),
+        "transposed": np.empty((2, 3), np.int16).T,
+        "last": np.empty(0, np.int64),
+    }
+    for number, column in enumerate(columns.values()):
+        column[...] = np.arange(column.size).reshape(column.shape) + number
+    for name in ("too short", "bytes", "transposed", "last"):
+        file.write(name, columns[name])
+    file.close()
+    file.close()
+    page = mmap.ALLOCATIONGRANULARITY
+    written = page + 384  # the next multiple of 64
+    assert {name: offset for name, (offset, _, _) in file.layout.items()} == {
+        "just long": 0,
+        "long": page,
+        "too short": written,
+        "bytes": written + 128,
+        "transposed": written + 192,
+        "last": written + 256,
+    }
+    stored = (tmp_path / "columns").read_bytes()
+    assert len(stored) == file.size == written + 256
+    for name, (offset, dtype, shape) in file.layout.items():
+        found = np.frombuffer(stored, dtype, columns[name].size, offset).reshape(shape)
+        assert np.array_equal(found, columns[name])
+        assert found.dtype == columns[name].dtype
+
+
+def test_each_byte_of_the_file_of_columns_is_verified(tmp_path: Path) -> None:
+    parts = {3: b"first", 10: b"", 12: b"second"}
+    data = bytearray(20)
+    for offset, part in parts.items():
+        data[offset : offset + len(part)] = part
+    arrays = {str(offset): (offset, "u1", (len(part),), crc32(part)) for offset, part in reversed(parts.items())}
+    path = tmp_path / "columns"
+
+    def is_intact(content: bytes, size: int = 20) -> bool:
+        path.write_bytes(content)
+        try:
+            trace_store._verify_columns(path, arrays, size)
+        except StoreError:
+            return False
+        return True
+
+    assert is_intact(data)
+    assert is_intact(data[:18], 18)
+    assert not any(is_intact(data[:size]) for size in range(20))
+    assert not is_intact(data + b"\0")
+    for at in range(20):
+        changed = bytearray(data)
+        changed[at] ^= 1
+        assert not is_intact(changed)
 
 
 @pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL])
