@@ -15,6 +15,7 @@ from torchprof_tui.analysis.privacy.private_metadata import (
     PrivateKind,
     describe_private_values,
     find_private_values,
+    list_unknown_keys,
     remove_private_values,
 )
 
@@ -191,6 +192,10 @@ def test_only_private_values_are_removed() -> None:
         "metadata.system.env (4 environment variables), metadata.secret (looks like a secret), "
         "list.1 (looks like a secret)"
     )
+
+
+def test_keys_that_no_known_writer_writes_are_listed() -> None:
+    assert list_unknown_keys(["traceEvents", "notes", "INFO", "info", "Notes"]) == ["notes", "info", "Notes"]
 
 
 def test_a_key_is_escaped() -> None:

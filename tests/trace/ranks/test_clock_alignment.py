@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import json
 import tempfile
+from dataclasses import replace
+from math import ceil
 from pathlib import Path
+from random import Random
+from statistics import median
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,8 +20,11 @@ from hypothesis import strategies as st
 from tests.helpers.long_run import scale_examples
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.rank_traces import BASE, Collective, Run, late_rank
+from tests.helpers.trace_builder import cpu, trace
 from torchprof_tui.trace.model.ranks import AlignmentMethod, Clock
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.ranks import clock_alignment
+from torchprof_tui.trace.ranks.clock_alignment import align_clocks
 
 
 def clocks(trace: Trace) -> list[Clock]:
@@ -183,3 +193,120 @@ def test_the_first_event_of_a_rank_may_be_a_collective(tmp_path: Path) -> None:
     trace = load_merged_ranks(paths)
     assert [(clock.method, clock.collective_count) for clock in clocks(trace)] == [(AlignmentMethod.COLLECTIVES, 1)] * 3
     assert len(set((trace.start + trace.duration).tolist())) == 1
+
+
+EPOCH, DAY = clock_alignment._MIN_EPOCH_TIME, clock_alignment._DAY
+
+
+class DrawnClocks:
+    """Ranks whose clocks count from a few bases, and the ends of their collectives, 1 ms apart or nearly so."""
+
+    def __init__(self, seed: int) -> None:
+        random = Random(seed)
+
+        def pick(*values: int) -> int:
+            return values[int(random.random() * len(values))]
+
+        self.ranks, self.rows = pick(1, 2, 3, 4), pick(0, 1, 3, 6, 8)
+        bases = [pick(*choice) for choice in [pick_bases(pick(0, 1, 2, 3, 4))] for _ in range(self.ranks)]
+        self.bases, self.origins = bases, [pick(0, 5, DAY // 2) for _ in range(self.ranks)]
+        if seed % 5 == 0:
+            self.origins[-1] = min(self.origins) + min(bases) - bases[-1] + pick(DAY - 1, DAY, DAY + 1)
+        self.has_events = [pick(0, 1, 1, 1, 1) == 1 for _ in range(self.ranks)]
+        known = [[pick(0, 1, 1) == 1 and has for has in self.has_events] for _ in range(self.rows)]
+        self.known = [row for row in known if any(row)]
+        self.rows = len(self.known)
+        begin, off = self.find_begins(), [pick(0, 0, 0, 10**6, -(10**6) - 1, 10**9) for _ in range(self.ranks)]
+        off = [each - (begin[rank] - min(begin)) % (2 * DAY) for rank, each in enumerate(off)]
+        self.ends = [
+            [row * 10**7 + each + pick(0, 0, 1, 3, 10**6, 10**6 + 1) for each in off] for row in range(self.rows)
+        ]
+
+    def find_begins(self) -> list[int]:
+        begins = [base + origin for base, origin in zip(self.bases, self.origins, strict=True)]
+        recorded = [begin for begin, has in zip(begins, self.has_events, strict=True) if has]
+        return [b if has or not recorded else min(recorded) for b, has in zip(begins, self.has_events, strict=True)]
+
+    def align(self, model: Trace, empty: Trace) -> list[Clock]:
+        """Align them by `align_clocks`. `model`: of 8 events, `empty`: of none; both are shifted."""
+        traces = []
+        for rank in range(self.ranks):
+            recorded = model if self.has_events[rank] else empty
+            metadata = replace(recorded.metadata, base_time=self.bases[rank])
+            recorded = replace(recorded, origin=self.origins[rank], metadata=metadata)
+            if self.has_events[rank]:
+                ends = np.array([*(row[rank] for row in self.ends), *[0] * (8 - self.rows)], np.int64)
+                recorded = replace(recorded, start=ends - 7, duration=np.full(8, 7))
+            traces.append(recorded)
+        events = [[row if known else -1 for known in self.known[row]] for row in range(self.rows)]
+        events.insert(self.rows // 2, [0 if has else -1 for has in self.has_events])  # does not end at once
+        matched: Any = SimpleNamespace(
+            events=np.array(events, np.int32), is_synchronizing=np.arange(self.rows + 1) != self.rows // 2
+        )
+        return align_clocks(traces, matched)
+
+    def find_consensus(self, row: int, shifts: list[int], ranks: list[int]) -> float:
+        return median(self.ends[row][rank] + shifts[rank] for rank in ranks if self.known[row][rank])
+
+    def find_expected(self) -> list[Clock]:
+        """Align them in loops."""
+        ranks, begins = range(self.ranks), self.find_begins()
+        of_rank = [[row for row in range(self.rows) if self.known[row][rank]] for rank in ranks]
+        is_one_run, is_epoch = max(begins) - min(begins) < DAY, min(begins) > EPOCH
+        bases = {base for base, has in zip(self.bases, self.has_events, strict=True) if has} or {0}
+        shifts, methods = [begin - min(begins) for begin in begins], [AlignmentMethod.BASE for _ in ranks]
+        aligned = list(ranks)
+        if is_one_run and len(bases) == 1 and (bases != {0} or is_epoch):
+            for rank in ranks:
+                late = [
+                    self.ends[row][rank] + shifts[rank] - self.find_consensus(row, shifts, list(ranks))
+                    for row in of_rank[rank]
+                ]
+                if late and abs(median(late)) > 10**6:
+                    aligned.remove(rank)
+        elif any(of_rank):
+            first = max(ranks, key=lambda rank: len(of_rank[rank]))
+            aligned, shifts, methods = [first], [0 for _ in ranks], [AlignmentMethod.NONE for _ in ranks]
+            methods[first] = AlignmentMethod.COLLECTIVES
+        else:
+            is_wall = is_one_run and is_epoch
+            shifts = shifts if is_wall else [0 for _ in ranks]
+            methods = [AlignmentMethod.WALL if is_wall else AlignmentMethod.NONE for _ in ranks]
+        while len(aligned) < self.ranks:
+            shared = [[row for row in of_rank[rank] if any(self.known[row][k] for k in aligned)] for rank in ranks]
+            rank = max((rank for rank in ranks if rank not in aligned), key=lambda rank: len(shared[rank]))
+            if not shared[rank]:
+                break
+            late = [self.find_consensus(row, shifts, aligned) - self.ends[row][rank] for row in shared[rank]]
+            shifts[rank] = round(median(late))
+            methods[rank] = AlignmentMethod.COLLECTIVES
+            aligned.append(rank)
+        for rank in ranks:
+            if rank not in aligned and methods[rank] is AlignmentMethod.NONE:
+                shifts[rank] = min(shifts[k] for k in aligned)
+        shifts = [shift - min(shifts) for shift in shifts]
+        clocks = []
+        for rank in ranks:
+            rows = [row for row in of_rank[rank] if sum(self.known[row]) > 1]
+            errors = sorted(
+                abs(self.ends[row][rank] + shifts[rank] - self.find_consensus(row, shifts, list(ranks))) for row in rows
+            )
+            error = int(errors[ceil(0.9 * (len(errors) - 1))]) if errors else None
+            is_known = methods[rank] is not AlignmentMethod.NONE
+            clocks.append(Clock(shifts[rank], methods[rank], error if is_known else None, len(rows)))
+        return clocks
+
+
+def pick_bases(kind: int) -> tuple[int, ...]:
+    return ((0,), (7,), (EPOCH - 5, EPOCH - 4), (EPOCH + 1, EPOCH + 10**6), (0, EPOCH + 1))[kind]
+
+
+def test_drawn_clocks_are_aligned_as_in_loops() -> None:
+    methods = set()
+    model, empty = trace(*(cpu("a", number, 1) for number in range(8))), trace()
+    for seed in range(120):
+        drawn = DrawnClocks(seed)
+        found = drawn.align(model, empty)
+        assert found == drawn.find_expected(), seed
+        methods |= {clock.method for clock in found}
+    assert methods == set(AlignmentMethod)

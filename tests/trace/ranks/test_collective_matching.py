@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
+from random import Random
+from statistics import median
 
 import numpy as np
 import pytest
@@ -16,7 +18,10 @@ from tests.helpers.merged_ranks import SHARED_RANK_SETS, load_merged_ranks, load
 from tests.helpers.rank_traces import BASE, Collective, Run, late_rank
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.ranks import collective_matching
 from torchprof_tui.trace.ranks.collective_matching import (
+    _match_with_gap,
+    _match_with_offset,
     load_collectives,
     match_collectives,
     match_sequences,
@@ -167,6 +172,64 @@ def test_what_one_sequence_lacks_is_found_by_its_ends(
     assert [(int(back[k]), k) for k in np.flatnonzero(back >= 0)] == [
         (k, int(place[k])) for k in np.flatnonzero(place >= 0)
     ]
+
+
+def sum_deviations(differences: list[int]) -> float:
+    return sum(abs(each - median(differences)) for each in differences)
+
+
+def match_with_gap(first: list[int], others: list[int], ends: list[int], other_ends: list[int]) -> list[int] | None:
+    """Try every position at which a range of `first` may be missing from `others`."""
+    missing, best, found = len(first) - len(others), float("inf"), None
+    for gap in range(len(others) + 1):
+        position = [*range(gap), *range(gap + missing, len(first))]
+        differences = [other_ends[k] - ends[each] for k, each in enumerate(position)]
+        if [first[each] for each in position] == others and sum_deviations(differences) < best:
+            best, found = sum_deviations(differences), position
+    return found
+
+
+def match_with_offset(
+    first: list[int], others: list[int], ends: list[int], other_ends: list[int], most: int
+) -> list[int]:
+    """Try every offset, up to `most`, between two sequences."""
+    best, found = None, [-1] * len(others)
+    for offset in range(-most, most):
+        inside = [k for k in range(len(others)) if 0 <= k + offset < len(first)]
+        same = [k for k in inside if others[k] >> 40 == first[k + offset] >> 40]
+        equal = sum(others[k] == first[k + offset] for k in inside)
+        if same:
+            score = (equal, len(same), -sum_deviations([other_ends[k] - ends[k + offset] for k in same]))
+            if best is None or score > best:
+                best, found = score, [k + offset if k in same else -1 for k in range(len(others))]
+    return found
+
+
+def test_sequences_match_as_by_trying_every_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = Random(5)
+    for number in range(120):
+        most = (2, 3, 1000)[number % 3]
+        monkeypatch.setattr(collective_matching, "_MAX_OFFSET", most)
+        signatures, ends = [], []
+        for length in sorted((1 + int(random.random() * 6) for _ in range(2)), reverse=True):
+            signatures.append([int(random.random() * 2) << 40 | int(random.random() * 2) for _ in range(length)])
+            ends.append([int(random.random() * 9) for _ in range(length)])
+        arguments = [np.array(each, np.int64) for each in (*signatures, *ends)]
+        by_gap, expected = _match_with_gap(*arguments), match_with_gap(*signatures, *ends)
+        assert (by_gap.tolist() if by_gap is not None else None) == expected
+        by_offset = match_with_offset(*signatures, *ends, most)
+        assert _match_with_offset(*arguments).tolist() == by_offset
+        assert match_sequences(*arguments).tolist() == (by_offset if expected is None else expected)
+
+
+def test_of_many_positions_of_a_gap_some_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collective_matching, "_MAX_GAP_POSITIONS", 3)
+    same, ends = np.zeros(7, np.int64), np.arange(7) ** 2 * 100
+    for size, tried in ((2, (0, 1, 2)), (3, (0, 1, 3)), (4, (0, 2, 4)), (5, (0, 2, 5))):
+        for gap in range(size + 1):
+            position = [*range(gap), *range(gap + 7 - size, 7)]
+            found = match_sequences(same, same[:size], ends, ends[position] + 5).tolist()
+            assert (found == position) == (gap in tried)
 
 
 def test_sequences_that_only_overlap() -> None:

@@ -62,3 +62,16 @@ def test_messages_between_two_ranks_are_left_out(tmp_path: Path) -> None:
     kernels[0]["args"]["Collective name"] = "send"
     path.write_text(json.dumps(document))
     assert len(read_collectives(load_specs([str(path)], cache=False).trace)) == len(kernels) - 1
+
+
+def test_sizes_are_numbers_of_elements(tmp_path: Path) -> None:
+    sizes = [1, (1 << 62) - 1, 1 << 62, -1, "5", None]
+    path = late_rank().write(tmp_path)[0]
+    document = json.loads(path.read_text())
+    kernels = [entry for entry in document["traceEvents"] if entry.get("cat") == "kernel"]
+    for entry, size in zip(kernels, sizes, strict=True):
+        entry["args"].update({"In msg nelems": size, "Out msg nelems": 7})
+    path.write_text(json.dumps(document))
+    found = read_collectives(load_specs([str(path)], cache=False).trace)
+    assert found.received.tolist() == [1, (1 << 62) - 1, 0, 0, 0, 0]
+    assert found.sent.tolist() == [7] * 6

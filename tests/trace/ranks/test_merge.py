@@ -97,7 +97,8 @@ def assert_lanes_shifted(whole: Trace, rank: Rank, trace: Trace) -> None:
         assert (moved.label, moved.role, moved.rows, moved.device) == (lane.label, lane.role, lane.rows, lane.device)
         assert (moved.first, moved.last) == (lane.first + rank.first, lane.last + rank.first)
         assert moved.group == f"rank {rank.number} {lane.group}"
-    assert whole.lanes[rank.header_lane].role is Role.RANK
+    header = whole.lanes[rank.header_lane]
+    assert (header.role, header.first, header.last, header.rows) == (Role.RANK, rank.first, rank.first, 1)
 
 
 def assert_args_shifted(whole: Trace, rank: Rank, trace: Trace) -> None:

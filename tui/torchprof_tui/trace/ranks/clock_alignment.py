@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import F64, I64, Bool
+from torchprof_tui.trace.core.arrays import F64, I64, NONE, Bool
 from torchprof_tui.trace.model.ranks import AlignmentMethod, Clock, MatchedCollectives
 from torchprof_tui.trace.model.trace import Trace
 
@@ -74,7 +74,7 @@ def _align_by_collectives(alignment: _Alignment, ends: F64, known: Bool) -> None
     while not is_aligned.all():
         is_shared = known[:, is_aligned].any(axis=1)
         counts: I64 = np.count_nonzero(known[is_shared], axis=0)
-        counts[is_aligned] = -1
+        counts[is_aligned] = NONE
         rank = int(counts.argmax())  # the one that shares most collectives with the aligned ones
         shared = known[:, rank] & is_shared
         if not shared.any():

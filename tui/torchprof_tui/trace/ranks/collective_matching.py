@@ -82,12 +82,19 @@ def read_collectives(trace: Trace) -> Collectives:
         words = (group_name, operation, str(args.get("dtype") or ""))
         sizes = (_parse_element_count(args.get("In msg nelems")), _parse_element_count(args.get("Out msg nelems")))
         records[index] = (*(texts.setdefault(word, len(texts)) for word in words), *sizes)
-    is_point_to_point = np.array([word in _POINT_TO_POINT for word in texts] or [False])
+    is_point_to_point = np.array([word in _POINT_TO_POINT for word in texts], np.bool_)
     kept = ~is_point_to_point[records[:, 1]]
-    events, records = events[kept].astype(np.int32), records[kept]
+    records = records[kept]
     group, operation_code, dtype = (records[:, k].astype(np.int32) for k in range(3))
     return Collectives(
-        events, group, operation_code, dtype, records[:, 3], records[:, 4], list(texts), before_recording
+        events[kept].astype(np.int32),
+        group,
+        operation_code,
+        dtype,
+        records[:, 3],
+        records[:, 4],
+        list(texts),
+        before_recording,
     )
 
 
@@ -96,7 +103,7 @@ def _select_collectives(trace: Trace) -> tuple[I64, int]:
     events = np.flatnonzero(np.asarray(trace.kind) == Kind.COLLECTIVE)
     events = events[_is_of_process_group(trace, events)]
     if not len(events):  # the ranges in which threads of gloo or MPI run a collective, which last until it has ended
-        is_collective = np.array([name.startswith(_CPU_BACKENDS) for name in trace.names] or [False])
+        is_collective = np.array([name.startswith(_CPU_BACKENDS) for name in trace.names], np.bool_)
         events = np.flatnonzero((np.asarray(trace.kind) == Kind.ANNOTATION) & is_collective[trace.name])
     launch = np.asarray(trace.links.launch_of[events])
     has_launch = launch != NONE
@@ -210,8 +217,7 @@ class _RankTable(Collectives):
 
 
 def _build_rank_table(trace: Trace, collectives: Collectives, index_of_text: dict[str, int]) -> _RankTable:
-    codes = [index_of_text.setdefault(text, len(index_of_text)) for text in collectives.texts] or [0]
-    code = np.array(codes, np.int32)
+    code = np.array([index_of_text.setdefault(text, len(index_of_text)) for text in collectives.texts], np.int32)
     launch = trace.links.launch_of[collectives.events]
     issued = trace.start[np.where(launch != NONE, launch, collectives.events)]
     segment, step = _assign_segments(trace, np.asarray(issued))
@@ -313,7 +319,8 @@ def _match_with_offset(signatures: I64, other_signatures: I64, ends: I64, other_
 
     Other operations are left out; the same operation of another size is matched, so that the mismatch is reported.
     """
-    best, position = (0, 0, 0.0), np.full(len(other_signatures), NONE, np.int64)
+    best = (0, 1, -np.inf)  # at least one operation is the same
+    position = np.full(len(other_signatures), NONE, np.int64)
     indexes = np.arange(len(other_signatures))
     for offset in range(max(1 - len(other_signatures), -_MAX_OFFSET), min(len(signatures), _MAX_OFFSET)):
         target = indexes + offset
@@ -321,11 +328,11 @@ def _match_with_offset(signatures: I64, other_signatures: I64, ends: I64, other_
         pairs = signatures[target[inside]], other_signatures[inside]
         equal_count = int(np.count_nonzero(pairs[0] == pairs[1]))
         same_operation = inside[pairs[0] >> _SIZE_BITS == pairs[1] >> _SIZE_BITS]
-        if not len(same_operation) or (equal_count, len(same_operation)) < best[:2]:
+        if (equal_count, len(same_operation)) < best[:2]:
             continue
         deviation = _sum_deviations(other_ends[same_operation] - ends[same_operation + offset])
         score = (equal_count, len(same_operation), -deviation)
-        if score > best or best[1] == 0:
+        if score > best:
             best = score
             position = np.full(len(other_signatures), NONE, np.int64)
             position[same_operation] = same_operation + offset

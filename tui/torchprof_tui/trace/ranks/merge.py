@@ -208,7 +208,7 @@ def _merge_names(parts: Sequence[tuple[list[str], Array]]) -> tuple[list[str], A
     index_of: dict[str, int] = {}
     columns = []
     for texts, column in parts:
-        codes = np.array([index_of.setdefault(text, len(index_of)) for text in texts] or [0], np.int32)
+        codes = np.array([index_of.setdefault(text, len(index_of)) for text in texts], np.int32)
         columns.append(codes[column])
     return list(index_of), np.concatenate(columns)
 
