@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from torchprof_tui.analysis.privacy.private_metadata import (
     PrivateKind,
+    _may_be_environment,
     describe_private_values,
     find_private_values,
     list_unknown_keys,
@@ -244,6 +245,8 @@ FORMS: dict[str, Callable[[dict[str, str]], Any]] = {
     "longer lists": lambda variables: [[name, value, 1] for name, value in variables.items()],
     "objects": lambda variables: [{"name": name, "value": value} for name, value in variables.items()],
     "objects of Kubernetes": lambda variables: [{"n": name, "value_from": value} for name, value in variables.items()],
+    "pairs with a number": lambda variables: [[name, 1] for name in variables],
+    "pairs without a name": lambda variables: [[1, name] for name in variables],
     "objects without a value": lambda variables: [{"name": name, "of": value} for name, value in variables.items()],
     "shell": lambda variables: "\n".join(f"export {name}={value}" for name, value in variables.items()),
     "json": json.dumps,
@@ -270,6 +273,22 @@ def test_an_environment_is_known_by_its_key_or_by_its_variables(form: str) -> No
                         is_environment &= key == "x" or count > 0
                     expected = [(f"top.{key}", "ENVIRONMENT", len(names))] if is_environment else []
                     assert found == expected, (key, names)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_searched"),
+    [
+        ("PATH=1 HOME=2 USER=3", True),
+        ("path: 1, home: 2, user=3", True),
+        ("PATH=1 HOME=2 count=3", False),
+        ("PATH HOME USER = 3:", False),
+        (' ["PATH", "HOME", "USER"]', True),
+        ("a=1 b=2 c=3", False),
+        ("", False),
+    ],
+)
+def test_only_texts_that_may_be_an_environment_are_searched(text: str, is_searched: bool) -> None:
+    assert _may_be_environment(text) == is_searched
 
 
 def test_the_value_of_a_named_secret_is_found_in_each_form() -> None:

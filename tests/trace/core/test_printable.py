@@ -40,4 +40,4 @@ def test_every_character_is_one_printable_character_afterwards() -> None:
     categories = {unicodedata.category(character) for character in set(cleaned)}
     assert not any(category[0] == "C" or category in ("Zl", "Zp", "Mn", "Me") for category in categories)
     assert all(character == "·" or character == before for character, before in zip(cleaned, text, strict=True))
-    assert len(_PRINTABLE) <= MAX_KEPT_CHARACTERS
+    assert len(_PRINTABLE) == MAX_KEPT_CHARACTERS
