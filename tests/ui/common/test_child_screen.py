@@ -6,10 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from torchprof_tui.ui.common import child_screen
-from torchprof_tui.ui.common.child_screen import SEARCH_HINT, SearchScreen, cycle, write_new_file
+from torchprof_tui.ui.common.child_screen import SEARCH_HINT, SearchScreen, cycle, find_adjacent, write_new_file
 from torchprof_tui.ui.common.comparison_prompt import GO_TO, GO_TO_HINT
 from torchprof_tui.ui.common.comparison_request import COMPARE
 from torchprof_tui.ui.common.keys import EXPORT
@@ -181,6 +182,16 @@ def test_without_lanes_that_is_said(calls: list[str]) -> None:
 
 def test_choices_are_cycled_in_both_directions() -> None:
     assert [cycle("abc", each, way) for each in "abc" for way in (1, -1)] == ["b", "c", "c", "a", "a", "b"]
+
+
+@pytest.mark.parametrize("found", [[], [4], [1, 4, 7]])
+def test_the_next_and_the_previous_of_ascending_numbers_are_found_cyclically(found: list[int]) -> None:
+    for current in range(9):
+        later, earlier = ([each for each in found if (each > current, each < current)[k]] for k in (0, 1))
+        following = found.index((later or found)[0]) if found else -1
+        before = found.index((earlier or found)[-1]) if found else -1
+        numbers = np.array(found, np.int64)
+        assert [find_adjacent(numbers, current, distance) for distance in (1, -1)] == [following, before]
 
 
 def test_a_new_file_is_written_once_and_by_its_suffix(tmp_path: Path) -> None:

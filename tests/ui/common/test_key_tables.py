@@ -54,6 +54,14 @@ def test_nine_keys_have_their_number() -> None:
     ]
 
 
+def test_a_line_of_the_verbs_has_keys_id_action_and_sentence() -> None:
+    table = "left,comma !  move.left  step(-1)  left: the event\n    before\n1..9  a.b  go({})  go {}: open it\n"
+    first, *nine, last = keys._parse_verbs(f"{table}x  c.d  x  x")
+    assert first == Binding("left,comma", "step(-1)", "left", id="move.left", tooltip="the event before", priority=True)
+    assert nine == [Binding(str(k), f"go({k})", f"go {k}", id="a.b", tooltip="open it") for k in range(1, 10)]
+    assert last == Binding("x", "x", "x", id="c.d", tooltip="")
+
+
 def test_a_screen_cannot_declare_a_key_or_a_verb_of_its_own() -> None:
     with pytest.raises(KeyError):
         parse("g  table.own  own  own: a verb that the table does not have\n")
