@@ -35,7 +35,7 @@ def parse_keys(table: str) -> list[BindingType]:
             for name in line[2:].split():
                 bindings += _by_verb[name]
             continue
-        name, action, *text = re.split(r"  +", line, maxsplit=2)
+        name, action, *text = re.split(r"  +", line)
         name, _, priority = name.partition(" ")
         for verb in _by_verb[name]:
             number = verb.key if len(_by_verb[name]) > 1 else ""
