@@ -55,6 +55,7 @@ async def ask_for_trials(pilot: Pilot[None]) -> None:
     await settled(pilot)
 
 
+@pytest.mark.long
 async def test_the_run_of_the_trace_is_tried(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_request(str(trace.parent), RecordingRequest(("train.py",), (), sys.executable), str(trace.parent))
     requests = []

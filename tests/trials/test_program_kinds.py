@@ -198,7 +198,7 @@ def test_what_can_be_repeated_leaves_nothing_behind(folder: Path, command: tuple
             ("fork", "it would train in a process that it starts"),
             ("spawn", "it would start a process by spawn"),
         ],
-        2,
+        1,
     ),
 )
 def test_what_cannot_be_repeated_is_refused_in_one_line(folder: Path, kind: str, said: str) -> None:

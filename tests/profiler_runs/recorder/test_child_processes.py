@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 from types import SimpleNamespace
 
+import pytest
+
 from tests.profiler_runs.conftest import Start, train
 from torchprof_runs.recorder.child_processes import ChildProcessCounter
 
@@ -23,6 +25,7 @@ for batch in torch.utils.data.DataLoader(Data(), num_workers=2): pass
 """
 
 
+@pytest.mark.long
 def test_spawned_ranks_are_named_and_an_empty_trace_is_not_kept(start: Start) -> None:
     run = start(SPAWN)
     assert run.wait() == 0, run.err

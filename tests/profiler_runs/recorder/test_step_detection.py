@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.profiler_runs.conftest import Start
 
 
@@ -85,6 +87,7 @@ asyncio.run(main())
     assert run.names().count("aten::exp") == 3
 
 
+@pytest.mark.long
 def test_code_that_is_compiled(start: Start) -> None:
     """Counting never breaks a graph, which fullgraph=True would report. Such calls do not count, which is logged."""
     script = """
