@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from torchprof_tui.trace.build.lane_assignment import DEVICE_WIDE, PendingLane
-from torchprof_tui.trace.build.lane_order import section_of_role, sort_lanes
+from torchprof_tui.trace.build.lane_order import compute_span, section_of_role, sort_by_row, sort_lanes
 from torchprof_tui.trace.build.track_metadata import TrackMetadata
-from torchprof_tui.trace.model.lanes import MARKS, SPANS, Role
+from torchprof_tui.trace.core.column_file import allocate_in_memory
+from torchprof_tui.trace.model.lanes import MARKS, SPANS, Lane, Role
+from torchprof_tui.trace.model.trace import Counter
 
 
 def thread(tid: str, pid: str = "100", launches: int = 0, has_step: bool = False, events: int = 1) -> PendingLane:
@@ -102,3 +105,40 @@ def test_streams_follow_by_device_and_number_with_their_annotations_before() -> 
     sections = [section_of_role(lane.role) for lane in sorted_lanes]
     assert sections == sorted(sections)
     assert set(sections) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("sizes", [[], [(3, 7)], [(2, 5), (1, 0), (4, 9)], [(1 << 16, 40), (1, 3)], [(65_537, 40)]])
+def test_events_are_sorted_by_row_of_the_whole_trace(sizes: list[tuple[int, int]]) -> None:
+    """`sizes`: rows and events of each lane."""
+    rng = np.random.default_rng(3)
+    lanes, rows = [], np.zeros(0, np.int32)
+    for row_count, count in sizes:
+        base = lanes[-1].row_base + lanes[-1].rows if lanes else 0
+        lanes.append(Lane(Role.THREAD, "1", "1", "", "", len(rows), len(rows) + count, row_count, base))
+        of_lane = rng.integers(max(row_count - 4, 0), row_count, count)  # near the last row
+        rows = np.append(rows, of_lane).astype(np.int32)
+    order, first = sort_by_row(lanes, rows, allocate_in_memory)
+    total = np.concatenate([rows[lane.first : lane.last] + lane.row_base for lane in lanes] or [rows])
+    assert order.tolist() == np.argsort(total, kind="stable").tolist()
+    row_count = sum(row_count for row_count, _ in sizes)
+    assert np.array_equal(first, np.searchsorted(np.sort(total), np.arange(row_count + 1)))
+
+
+@pytest.mark.parametrize(
+    ("events", "first_profiler_event", "counters", "span"),
+    [
+        ([], 0, [], (0, 0)),
+        ([(5, 10), (6, 50), (1, 100)], 3, [], (1, 101)),
+        ([(5, 10), (6, 50), (1, 100)], 2, [], (5, 56)),
+        ([(5, 10), (6, 50), (1, 100)], 1, [[3, 4], [8, 90]], (3, 90)),
+        ([(5, 10)], 0, [], (5, 15)),  # the profiler's own events alone
+        ([(5, 10)], 0, [[7, 8]], (7, 8)),
+        ([(5, 10)], 1, [[], [7, 8]], (5, 15)),
+    ],
+)
+def test_the_span_is_that_of_all_but_the_profilers_own_events(
+    events: list[tuple[int, int]], first_profiler_event: int, counters: list[list[int]], span: tuple[int, int]
+) -> None:
+    start, duration = (np.array([event[k] for event in events], np.int64) for k in (0, 1))
+    made = [Counter(0, "", "", np.array(times, np.int64), np.zeros(len(times))) for times in counters]
+    assert compute_span(start, duration, first_profiler_event, made) == span

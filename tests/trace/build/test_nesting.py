@@ -200,8 +200,8 @@ def test_events_in_free_rows_need_not_be_looked_at(monkeypatch: pytest.MonkeyPat
     assert rounds == nested(lanes)
 
 
-def test_a_million_deep() -> None:
-    n = 1_000_000
+@pytest.mark.parametrize("n", [1 << 16, (1 << 16) + 1, 1_000_000])
+def test_very_deep(n: int) -> None:
     start = np.arange(n, dtype=np.int64)
     found = nesting.nest_lanes(np.array([0, n]), np.array([False]), start, 2 * n - 2 * start)
     assert np.array_equal(found.row, start)
