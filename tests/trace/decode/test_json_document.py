@@ -211,6 +211,11 @@ def test_text_after_the_end_is_reported() -> None:
     assert count_problems(decode_text(b"\xef\xbb\xbf \n" + trace_text(entry_text()) + b" \n\n")) == {}
 
 
+def test_what_is_no_event_is_counted_in_a_named_list() -> None:
+    decoded = decode_text(b'{"traceEvents": [1, {"name": "no phase"}]}')
+    assert (len(decoded.events), decoded.not_objects) == (1, 1)
+
+
 @pytest.mark.parametrize("text", [b'{"traceEvents": []}', b"[]", b' {"a": 1, "traceEvents": [\n ]\n}'])
 def test_an_empty_list_is_an_empty_trace(text: bytes) -> None:
     decoded = decode_text(text)
@@ -259,6 +264,7 @@ NOT_TRACES = {
     b"\n\x90\x03\x12\x09/host:CPU\x1a\x02\x08\x01": ".trace.json.gz beside it",
     b"\n\x20\x08\x02\x12\x19/device:GPU:0 NVIDIA H200": "XPlane",
     b"\x1b[31mred\x07": "\\x1b[31mred\\x07",
+    b"ab{ NVIDIA Nsight Systems Report": "nsys export --type sqlite",
     b"\1" * 32 + b"a" * 992: "text that begins with",  # controls are counted in the first 1,024 bytes
     b"\1" * 33 + b"a" * 991: "binary data",
     b"a" * 1024 + b"\1" * 99: "text that begins with",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -166,6 +167,18 @@ def test_counters_are_decoded_without_dicts(decoded_bytes: DecodedBytes) -> None
     decoded = decode_text(text, chunk_size=2000, use_templates=True)
     assert decoded_bytes.accepted > 0.9 * len(text)
     assert list_points(decoded.events.counters) == [(k, "", 300 + k / 7) for k in range(400)]
+
+
+def test_values_of_counters_are_the_nearest_doubles(decoded_bytes: DecodedBytes) -> None:
+    rng = random.Random(2)
+    numbers = []
+    for k in range(300):
+        whole, decimals = rng.randrange(10 ** rng.choice([1, 5, 9, 15])), rng.choice([1, 6, 10, 16])
+        numbers.append(f"{'-' * (k % 2)}{whole}.{rng.randrange(10**decimals):0{decimals}}")
+    entries = (f'{{"ph":"C","name":"P","pid":1,"ts":{k},"args":{{"":{number}}}}}' for k, number in enumerate(numbers))
+    decoded = decode_text(document(f"[{','.join(entries)}]"), chunk_size=2000, use_templates=True)
+    assert decoded_bytes.accepted > decoded_bytes.refused
+    assert [value for *_, value in list_points(decoded.events.counters)] == list(map(float, numbers))
 
 
 def test_times_with_many_decimals_are_rounded_as_doubles(decoded_bytes: DecodedBytes) -> None:

@@ -27,6 +27,8 @@ from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import ProblemTally
 from torchprof_tui.trace.decode.column_builder import ColumnBuilder
 from torchprof_tui.trace.decode.general_decoder import decode_trace
+from torchprof_tui.trace.decode.interning import GROUP_OP, arg_group_of
+from torchprof_tui.trace.decode.template import template_decoder
 from torchprof_tui.trace.decode.template.template_decoder import TemplateDecoder
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.raw_events import DecodedTrace
@@ -149,7 +151,7 @@ def test_it_is_tried_less_often_where_nothing_is_plain(decoded_bytes: DecodedByt
 def test_an_entry_that_is_not_plain_is_refused_and_changes_nothing(odd: str) -> None:
     columns = ColumnBuilder(ProblemTally())
     decoder = TemplateDecoder(columns)
-    usual = ",\n".join(kineto_entry(k) for k in range(9)).encode()
+    usual = ",\n".join(kineto_entry(k, ts=f"{k}.0625") for k in range(9)).encode()
     before = memoryview(b"\n" + usual)
     assert decoder.try_decode(before, KINETO_SEPARATOR) is not None
     assert decoder.try_decode(memoryview(b"\n" + usual + b",\n" + odd.encode()), KINETO_SEPARATOR) is None
@@ -169,6 +171,8 @@ def test_an_entry_that_is_not_plain_is_refused_and_changes_nothing(odd: str) -> 
         kineto_entry(7, ts="4000000000000000"),
         kineto_entry(7, ts="-4000000000000000"),
         kineto_entry(7, ts="8796093022207.9991"),
+        kineto_entry(7, ts="8796093022208.125"),
+        kineto_entry(7, cat="kernel", args='"grid": [70, 80, 90], "block": [1, 2, 3], "device": 0, "stream": 7'),
         kineto_entry(7, ts="7." + "1" * 20),
         kineto_entry(7, name='"run 1234567890123456"'),
     ],
@@ -181,8 +185,8 @@ def test_numbers_up_to_the_limits_are_decoded_as_by_the_general_decoder(usual: s
     found = columns.finish()
     for name in ("time", "duration"):
         assert getattr(found, name).tolist() == getattr(expected, name).tolist()
-    assert {name: arg.values.tolist() for name, arg in found.args.items()} == {
-        name: arg.values.tolist() for name, arg in expected.args.items()
+    assert {name: (arg.entries.tolist(), arg.values.tolist()) for name, arg in found.args.items()} == {
+        name: (arg.entries.tolist(), arg.values.tolist()) for name, arg in expected.args.items()
     }
 
 
@@ -203,22 +207,34 @@ def test_leading_zeros_are_accepted_outside_of_numbers() -> None:
 
 def test_names_that_differ_only_in_digits_are_distinct() -> None:
     names = ["a1b12", "a11b2", "a2b11", "a01b12", "a1b12", "a123456789012b1", "a123456789013b1"]
+    names += [f"a{k}12345678b1" for k in range(1, 13)]
     columns = ColumnBuilder(ProblemTally())
+    decoder = TemplateDecoder(columns)
     text = ",\n".join(kineto_entry(k, name=f'"{name}"') for k, name in enumerate(names))
-    begins = TemplateDecoder(columns).try_decode(memoryview(f"\n{text}".encode()), KINETO_SEPARATOR)
+    begins = decoder.try_decode(memoryview(f"\n{text}".encode()), KINETO_SEPARATOR)
+    assert decoder.try_decode(memoryview(f"\n{text}".encode()), KINETO_SEPARATOR) is not None
+    assert list(decoder._head_codes.values()) == list(range(len(names) - 1))  # each is parsed once
     assert begins is not None
     assert [f"\n{text}"[begin:].startswith("\n  {") for begin in begins.tolist()] == [True] * len(names)
     events = columns.finish()
-    assert [events.names[k] for k in events.name] == names
+    assert [events.names[k] for k in events.name] == names * 2
     assert len(events.names) == len(names) - 1
 
 
-def test_categories_that_differ_only_in_digits_are_distinct() -> None:
+def test_categories_that_differ_only_in_digits_are_distinct(monkeypatch: pytest.MonkeyPatch) -> None:
     """`7_op` and `8_op` have the same arg group; if they had not, the chunk would be refused."""
     columns = ColumnBuilder(ProblemTally())
     text = ",\n".join(kineto_entry(k, cat=f"{k}_op") for k in (7, 8))
     assert TemplateDecoder(columns).try_decode(memoryview(f"\n{text}".encode()), KINETO_SEPARATOR) is not None
     assert columns.finish().categories == ["", "7_op", "8_op"]
+
+    def tell_group(phase: str, category: str) -> int:
+        return GROUP_OP if category == "8_op" else arg_group_of(phase, category)
+
+    monkeypatch.setattr(template_decoder, "arg_group_of", tell_group)
+    columns = ColumnBuilder(ProblemTally())
+    assert TemplateDecoder(columns).try_decode(memoryview(f"\n{text}".encode()), KINETO_SEPARATOR) is None
+    assert len(columns) == 0
 
 
 def test_entries_can_be_read_from_the_stored_text(tmp_path: Path) -> None:

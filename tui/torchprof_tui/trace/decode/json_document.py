@@ -25,7 +25,8 @@ from torchprof_tui.trace.decode.entry_decoder import TextWindow
 from torchprof_tui.trace.json_text.repair import parse_values, repair_piece, scan_structure
 from torchprof_tui.trace.text.large_values import LargeValueWriter
 
-_PROBED_BYTES = 4096
+_PROBED_BYTES, _SIGN_BYTES = 4096, 256  # bytes in which the words of a format are looked for
+_SAMPLED_BYTES = 1024  # bytes that tell text from binary data
 
 NSIGHT_REPORT = "a report of Nsight Systems; nsys export --type sqlite FILE writes one that opens"
 _NSIGHT_STREAM = (
@@ -87,8 +88,9 @@ def describe_file(head: bytes, name: str = "") -> str:
         return known
     if head[:4].count(b"\0") == 2:
         return "UTF-16 text; convert it to UTF-8"
-    controls = sum(byte < 32 and byte not in b"\t\n\f\r\x1b" for byte in head[:1024])
-    if b"\0" in head[:1024] or controls > max(1, len(head[:1024]) // 32):
+    sample = head[:_SAMPLED_BYTES]
+    controls = sum(byte < 32 and byte not in b"\t\n\f\r\x1b" for byte in sample)
+    if b"\0" in sample or controls > max(1, len(sample) // 32):
         return NSIGHT_REPORT if _REPORT_NAME.search(name) else "binary data"
     values = parse_values(head)
     if values is not None and len(values) == 1:
@@ -116,7 +118,7 @@ def _describe_magic(head: bytes) -> str:
         return _MEMORY_SNAPSHOT if is_snapshot else "a Python pickle, which is not read, as it could run any code"
     if head.startswith(b"<"):
         return _MEMORY_TIMELINE if b"data:image/png;base64" in head else "a page of HTML or XML"
-    sign = _NSIGHT_SIGN.search(head[:256]) if b"{" not in head[:2] else None
+    sign = _NSIGHT_SIGN.search(head[:_SIGN_BYTES]) if b"{" not in head[:2] else None
     if sign is not None:
         return _NSIGHT_STREAM if sign[1] else NSIGHT_REPORT
     if is_xplane(head):

@@ -132,7 +132,7 @@ class EntryNumbers:
         entries, whole = self._read_integers(VALUE)
         value = whole.astype(np.float64)
         fraction = self._slice_of(FRACTION_OF[VALUE])
-        if not len(entries) or fraction.start == fraction.stop:
+        if fraction.start == fraction.stop:
             return entries, value
         index = self._match_fractions(entries, fraction)
         decimals = self.digits[fraction]
@@ -171,6 +171,9 @@ twice as long. In compact text they hold the beginning of the first key, so that
 """
 
 
+_LOWEST_BIT = np.uint64(1)  # an odd factor loses no bit of what it multiplies
+
+
 class TemplateDecoder:
     """Decodes plain chunks into `columns`."""
 
@@ -182,7 +185,7 @@ class TemplateDecoder:
         self._head_codes: dict[int, int] = {}
         self._head_signature = GrowableArray(np.int32)  # by head code
         self._head_name = GrowableArray(np.int32)
-        self._hash_factors = np.frombuffer(os.urandom(24), np.uint64) | np.uint64(1)
+        self._hash_factors = np.frombuffer(os.urandom(24), np.uint64) | _LOWEST_BIT
 
     def try_decode(self, text: memoryview, separator: bytes) -> I64 | None:
         """Decode whole entries with `separator` between them; return where they begin in the text, None if refused."""
@@ -292,18 +295,18 @@ class PlainEntries:
         positions = layouts.head_run_positions[row]
         end = ends_of(positions) + np.repeat(self.begin, run_count)
         runs, long, leading = self._digit_mask.read_hash_words(end.astype(np.int64), digits_of(positions))
-        runs *= factors[0]
+        by_digits, by_number, by_template = factors
+        runs *= by_digits
         runs ^= runs >> _HASH_SHIFT
-        if len(long):
-            runs[long] ^= leading
-            runs[long] *= factors[1]
-            runs[long] ^= runs[long] >> _HASH_SHIFT
-        runs *= (number.view(np.uint64) << np.uint64(1)) ^ factors[1]
+        runs[long] ^= leading
+        runs[long] *= by_number
+        runs[long] ^= runs[long] >> _HASH_SHIFT
+        runs *= (number.view(np.uint64) << _LOWEST_BIT) ^ by_number
         runs ^= runs >> _HASH_SHIFT
         sums = np.zeros(len(runs) + 1, np.uint64)
         np.cumsum(runs, out=sums[1:])
         keys = sums[last] - sums[last - run_count]
-        keys += layouts.template_code[self.layout].view(np.uint64) * factors[2]
+        keys ^= layouts.template_code[self.layout].view(np.uint64) * by_template
         return cast("list[int]", keys.tolist())
 
     def parse_entry(self, index: int) -> dict[str, object]:
