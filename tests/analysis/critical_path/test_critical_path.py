@@ -286,6 +286,21 @@ def test_the_step_of_median_duration_is_chosen(durations: list[int], chosen: int
     assert selected.number == chosen
 
 
+@pytest.mark.parametrize(("start", "works"), [(48, [(48, 50), (15, 50)]), (49, [(49, 50), (15, 50)]), (50, [(15, 50)])])
+def test_a_step_has_the_work_that_starts_before_its_own_ends(start: int, works: list[tuple[int, int]]) -> None:
+    model = trace(
+        runtime("cudaLaunchKernel", 0, 2, 1),  # before the step
+        step(1, 10, 10),
+        runtime("cudaLaunchKernel", 12, 2, 2),
+        kernel("own", 15, 35, 2),
+        kernel("earlier", start, 9, 1, stream=6),
+        ns=True,
+    )
+    window = select_window(model, select_step(model, 1))
+    assert (window.cpu_end, window.end) == (20, 50)
+    assert list(zip(window.work.start.tolist(), window.work.end.tolist(), strict=True)) == works
+
+
 def test_what_is_missing_is_said_beyond_the_largest_replay_error(monkeypatch: pytest.MonkeyPatch) -> None:
     first = [step(1, 0, 30), runtime("cudaLaunchKernel", 0, 2, 1), kernel("first", 3, 20, 1)]
     unexplained = [*first, runtime("cudaLaunchKernel", 8, 2, 2), kernel("late", 500, 10, 2)]

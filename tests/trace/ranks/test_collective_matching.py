@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers import trace_builder
 from tests.helpers.collective_reference import joined
 from tests.helpers.long_run import keep_some, scale_examples
 from tests.helpers.merged_ranks import SHARED_RANK_SETS, load_merged_ranks, load_shared_ranks
@@ -20,6 +21,7 @@ from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.ranks import collective_matching
 from torchprof_tui.trace.ranks.collective_matching import (
+    _assign_segments,
     _match_with_gap,
     _match_with_offset,
     load_collectives,
@@ -99,6 +101,18 @@ def test_ranks_that_began_to_record_at_another_step(tmp_path: Path) -> None:
     assert matched.step.tolist() == [1, 1, 2, 2, 3, 3]
     assert matched.missing_ranks.tolist() == [1, 1, 0, 0, 0, 0]
     assert matched.unmatched.tolist() == [2, 0, 0]
+
+
+def test_launches_are_divided_by_the_steps_and_by_what_follows_one() -> None:
+    steps = {3: (10, 20), 4: (20, 30), 6: (35, 40)}
+    entries = [trace_builder.step(number, begin, end - begin) for number, (begin, end) in steps.items()]
+    model = trace_builder.trace(trace_builder.cpu("a", 0, 50), *entries, ns=True)
+    segments, found = _assign_segments(model, np.arange(50))
+    for time in range(50):
+        begun = [number for number, (begin, _) in steps.items() if begin <= time]
+        is_inside = bool(begun) and time < steps[begun[-1]][1]
+        assert found[time] == (begun[-1] if is_inside else -1)
+        assert segments[time] == (2 * begun[-1] + (not is_inside) if begun else -1)
 
 
 def test_sizes_that_differ_are_reported(tmp_path: Path) -> None:

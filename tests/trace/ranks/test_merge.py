@@ -28,6 +28,7 @@ def create_ranks(folder: Path) -> list[Trace]:
     run = late_rank(3)
     for rank in range(3):
         thread = {"pid": 1000 + rank, "tid": 1000 + rank}
+        known = {"args": {"External id": 0}, **thread}
         memory = {"Bytes": 512, "Total Allocated": 1024 * (rank + 1), "Device Type": 1, "Device Id": 0, "Addr": 64}
         run.more[rank] = [
             {"ph": "B", "cat": "x", "name": f"range of {rank}", "ts": 2000, "args": {"begun": rank}, **thread},
@@ -35,7 +36,7 @@ def create_ranks(folder: Path) -> list[Trace]:
             {"ph": "C", "name": "queue", "ts": 2100 + rank, "args": {"length": 3}, **thread},
             {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 2200 - rank, "args": memory, **thread},
             {"ph": "X", "cat": "cpu_op", "name": "negative", "ts": 3000, "dur": -1, "args": {}, **thread},
-            {"ph": "X", "cat": f"only {rank}", "name": "aten::mm", "ts": 2600, "dur": 10, **thread},
+            {"ph": "X", "cat": f"only {rank}", "name": "aten::mm", "ts": 2600, "dur": 10, **known},
         ]
     return [load_trace(str(path), cache=False) for path in run.write(folder, packed=True)]
 
@@ -106,8 +107,13 @@ def assert_args_shifted(whole: Trace, rank: Rank, trace: Trace) -> None:
         column = whole.args[key]
         inside = (column.events >= rank.first) & (column.events < rank.last)
         assert np.array_equal(column.events[inside] - rank.first, arg.events), key
-        if key not in ("external_id", "sequence", "python_id", "python_parent", "end_ordinal"):
-            assert np.array_equal(column.values[inside], arg.values), key
+        added = 0
+        if key == "end_ordinal":
+            added = int(whole.ordinal[rank.first] - trace.ordinal[0])
+        elif key in ("external_id", "sequence", "python_id", "python_parent"):  # as correlations are kept apart
+            assert whole.merged_ranks is not None
+            added = whole.merged_ranks.all.index(rank) << 40
+        assert np.array_equal(column.values[inside], np.where(arg.values < 0, arg.values, arg.values + added)), key
 
 
 def assert_rank_trace_aligned(whole: Trace, rank: Rank, trace: Trace) -> None:
@@ -156,7 +162,7 @@ def test_correlations_of_ranks_are_apart(tmp_path: Path) -> None:
         assert not own & seen
         seen |= own
     ids = whole.args["external_id"]
-    assert len({int(value) for value in ids.values}) == 18  # six of each rank
+    assert len({int(value) for value in ids.values}) == 21  # seven of each rank
 
 
 def test_many_entries_at_once(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def load_collectives(folder: Path) -> Collectives | None:
 
 
 def _parse_element_count(value: Any) -> int:
-    return value if isinstance(value, int) and 0 <= value < 1 << 62 else 0
+    return value if isinstance(value, int) and 1 <= value < 1 << 62 else 0
 
 
 _MAX_GAP_POSITIONS = 500  # positions that are tried for a gap; of more, evenly spaced ones

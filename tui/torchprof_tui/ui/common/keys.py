@@ -38,13 +38,12 @@ def parse_keys(table: str) -> list[BindingType]:
         name, action, *text = re.split(r"  +", line)
         name, _, priority = name.partition(" ")
         for verb in _by_verb[name]:
-            number = verb.key if len(_by_verb[name]) > 1 else ""
             label, _, sentence = text[0].partition(": ") if text else (verb.description, "", verb.tooltip)
             bindings.append(
                 Binding(
                     verb.key,
-                    action.replace("{}", number),
-                    label.replace("{}", number),
+                    action.replace("{}", verb.key),
+                    label.replace("{}", verb.key),
                     id=name,
                     tooltip=sentence,
                     priority=verb.priority or bool(priority),
