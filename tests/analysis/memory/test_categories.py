@@ -208,6 +208,16 @@ def test_an_input_is_alive_when_the_next_phase_begins() -> None:
     assert decide(*STEP, made, grow(370, 512, 7)) == ["input"]
 
 
+def test_without_frames_what_is_copied_and_held_before_the_first_pass_may_be_a_buffer() -> None:
+    entries = [cpu("aten::randn", 5, 20), STEP[1], STEP[2], grow(10, 512, 7)]
+    assert decide(*entries) == ["unknown"]
+    assert decide(python("train.py(3): main", 0, 400), *entries) == ["input"]
+    gradient = grow(210, 512, 8)
+    assert decide(*entries, gradient) == ["parameter", "gradient"]
+    made_later = cpu("aten::randn", 260, 20), grow(270, 512, 9)
+    assert decide(*entries[1:3], *made_later) == ["input"]
+
+
 def test_what_is_older_is_decided_by_its_free() -> None:
     cleared = annotation("Optimizer.zero_grad#Adam.zero_grad", 360, 20)
     assert decide(*STEP, cleared, grow(365, -512, 7)) == ["gradient"]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
 import pytest
-from textual.binding import Binding
+from textual.binding import ActiveBinding, Binding
 
 from tests.helpers.paths import ROOT
 from tools import keys_page
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.ui.all_bindings import find_bindings
 from torchprof_tui.ui.common import keys
-from torchprof_tui.ui.common.bindings import format_key_name, list_bindings
+from torchprof_tui.ui.common.bindings import find_remappable_ids, format_key_name, group_by_section, list_bindings
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 
 FIELDS = {"LessonPanel", "PathInput", "Prompt"}
@@ -65,6 +66,40 @@ def test_a_line_of_the_verbs_has_keys_id_action_and_sentence() -> None:
 def test_a_screen_cannot_declare_a_key_or_a_verb_of_its_own() -> None:
     with pytest.raises(KeyError):
         parse("g  table.own  own  own: a verb that the table does not have\n")
+
+
+def test_the_help_lists_enabled_bindings_with_a_sentence_by_section() -> None:
+    node: Any = object()
+
+    def make(key: str, name: str | None, tooltip: str, enabled: bool = True, shown: str | None = None) -> ActiveBinding:
+        binding = Binding(key, f"do_{key}", "label", id=name, tooltip=tooltip, key_display=shown)
+        return ActiveBinding(node, binding, enabled, tooltip)
+
+    bindings = [
+        make("q", "program.quit", "quit"),
+        make("b", "move.b", "go"),
+        make("slash", "move.a", "find"),
+        make("x", "move.x", ""),
+        make("y", "move.y", "not now", enabled=False),
+        make("z", None, "has no id"),
+        make("left", "move.b", "go"),
+        make("w", "other.w", "of no section", shown="W W"),
+    ]
+    found = {
+        title: [(key.keys, key.description, key.action) for key in listed]
+        for title, listed in group_by_section(bindings).items()
+    }
+    assert found == {
+        "Move and open": [("b ←", "go", "do_b"), ("/", "find", "do_slash")],
+        "Program": [("q", "quit", "do_q"), ("z", "has no id", "do_z"), ("W W", "of no section", "do_w")],
+    }
+    assert list(found) == ["Move and open", "Program"]
+
+
+def test_an_id_with_several_actions_on_one_screen_cannot_be_remapped() -> None:
+    first = [Binding("a", "x", id="m.a"), Binding("b", "y", id="m.b"), Binding("c", "z", id="m.b"), Binding("d", "w")]
+    second = [Binding("a", "q", id="m.a"), Binding("e", "r", id="m.e"), Binding("f", "r", id="m.e"), Binding("g", "v")]
+    assert find_remappable_ids([first, second]) == {"m.a", "m.e"}
 
 
 def test_there_are_few_verbs_and_each_key_is_one_of_them() -> None:
