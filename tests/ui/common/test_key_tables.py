@@ -13,7 +13,14 @@ from tools import keys_page
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.ui.all_bindings import find_bindings
 from torchprof_tui.ui.common import keys
-from torchprof_tui.ui.common.bindings import find_remappable_ids, format_key_name, group_by_section, list_bindings
+from torchprof_tui.ui.common.bindings import (
+    find_remappable_ids,
+    format_key_name,
+    group_by_section,
+    list_bindings,
+    rename_hints,
+    style_hints,
+)
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 
 FIELDS = {"LessonPanel", "PathInput", "Prompt"}
@@ -100,6 +107,31 @@ def test_an_id_with_several_actions_on_one_screen_cannot_be_remapped() -> None:
     first = [Binding("a", "x", id="m.a"), Binding("b", "y", id="m.b"), Binding("c", "z", id="m.b"), Binding("d", "w")]
     second = [Binding("a", "q", id="m.a"), Binding("e", "r", id="m.e"), Binding("f", "r", id="m.e"), Binding("g", "v")]
     assert find_remappable_ids([first, second]) == {"m.a", "m.e"}
+
+
+def test_hints_name_the_first_of_the_users_keys() -> None:
+    bindings = [
+        Binding("w", "a", id="m.w"),
+        Binding("slash", "b", id="m.f"),
+        Binding("x", "c", id="m.x"),
+        Binding("enter", "d"),
+    ]
+    hints = [("wasd", "move"), ("/", "find"), ("x", "gone"), ("enter", "open")]
+    keymap = {"m.w": "e,k", "m.f": "ctrl+f", "m.x": "", "m.q": "z"}
+    assert rename_hints(hints, bindings, keymap) == [
+        ("easd", "move"),
+        ("ctrl+f", "find"),
+        ("", "gone"),
+        ("enter", "open"),
+    ]
+    assert rename_hints(hints, bindings, {}) == hints
+
+
+def test_the_keys_of_hints_are_in_the_accent() -> None:
+    hints = style_hints("enter open   q quit   type a name   page up, down rows   ↑ ↓ move   alone")
+    assert hints.plain == "enter open   q quit   type a name   page up, down rows   ↑ ↓ move   alone"
+    accents = [hints.plain[span.start : span.end] for span in hints.spans if span.style == "$accent bold"]
+    assert accents == ["enter", "q", "page up, down", "↑ ↓"]
 
 
 def test_there_are_few_verbs_and_each_key_is_one_of_them() -> None:
