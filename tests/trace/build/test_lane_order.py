@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from torchprof_tui.trace.build.lane_assignment import DEVICE_WIDE, PendingLane
-from torchprof_tui.trace.build.lane_order import compute_span, section_of_role, sort_by_row, sort_lanes
+from torchprof_tui.trace.build.lane_order import LaneNamer, compute_span, section_of_role, sort_by_row, sort_lanes
 from torchprof_tui.trace.build.track_metadata import TrackMetadata
 from torchprof_tui.trace.core.column_file import allocate_in_memory
 from torchprof_tui.trace.model.lanes import MARKS, SPANS, Lane, Role
@@ -142,3 +142,11 @@ def test_the_span_is_that_of_all_but_the_profilers_own_events(
     start, duration = (np.array([event[k] for event in events], np.int64) for k in (0, 1))
     made = [Counter(0, "", "", np.array(times, np.int64), np.zeros(len(times))) for times in counters]
     assert compute_span(start, duration, first_profiler_event, made) == span
+
+
+@pytest.mark.parametrize(("several", "group"), [(False, "async"), (True, "async worker 100")])
+def test_async_lanes_are_grouped_by_process_where_there_are_several(several: bool, group: str) -> None:
+    metadata = TrackMetadata(process_names={"100": "worker"})
+    namer = LaneNamer(metadata, is_kineto=True, several_processes=several, device_names={})
+    for tid, label in (("net", "net"), ("", "async")):
+        assert namer.format_label_and_group(PendingLane(Role.ASYNC, "100", tid)) == (label, group)
