@@ -29,6 +29,7 @@ def simulate(steps: Steps, older: dict[int, int]) -> tuple[list[tuple[int, int, 
 
 
 steps = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 1 << 40)), min_size=1, max_size=60)
+few_steps = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 1 << 40)), min_size=1, max_size=12)
 olders = st.dictionaries(st.integers(1, 16), st.integers(1, 1 << 40), max_size=6)
 
 
@@ -119,7 +120,7 @@ def test_a_total_of_nothing_is_a_recorded_total() -> None:
         assert device.memory.has_totals
 
 
-@given(steps, olders, st.lists(st.booleans(), min_size=60, max_size=60), st.booleans(), st.booleans())
+@given(few_steps, olders, st.lists(st.booleans(), min_size=12, max_size=12), st.booleans(), st.booleans())
 def test_totals_that_are_not_recorded_are_summed(
     steps: Steps, older: dict[int, int], is_recorded: list[bool], has_any: bool, has_addresses: bool
 ) -> None:
@@ -202,7 +203,7 @@ def test_each_device_of_each_process_has_addresses_of_its_own() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(-1, 3), st.integers(0, 1), st.integers(-1, 2)), min_size=1, max_size=20),
+    st.lists(st.tuples(st.integers(-1, 3), st.integers(0, 1), st.integers(-1, 2)), min_size=1, max_size=8),
     st.lists(st.tuples(st.integers(0, 1), st.sampled_from("ab")), min_size=4, max_size=4),
 )
 def test_records_are_split_by_process_and_device(

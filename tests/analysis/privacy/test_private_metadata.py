@@ -306,6 +306,11 @@ def test_the_value_of_a_named_secret_is_found_in_each_form() -> None:
             assert find({"a": ["run", name, value]}) == []
 
 
+def test_the_value_of_an_option_is_found_once_and_the_others_of_its_list_too() -> None:
+    assert find({"a": ["--password", TOKEN]}) == [("a.1", "SECRET", 1)]
+    assert find({"a": [0, ["--password", TOKEN, TOKEN]]}) == [("a.1.1", "SECRET", 1), ("a.1.2", "SECRET", 1)]
+
+
 def test_json_in_texts_is_searched_to_a_depth_of_three() -> None:
     text: Any = {"name": "API_KEY", "value": "hunter22xyz"}  # a secret in its parsed form alone
     for depth in range(6):
