@@ -301,6 +301,40 @@ def test_a_step_has_the_work_that_starts_before_its_own_ends(start: int, works: 
     assert list(zip(window.work.start.tolist(), window.work.end.tolist(), strict=True)) == works
 
 
+@pytest.mark.parametrize(
+    ("start", "follows", "is_taken"), [(19, False, True), (20, False, False), (30, False, False), (30, True, True)]
+)
+def test_work_without_a_launch_was_launched_before_it_began_and_before_the_next(
+    start: int, follows: bool, is_taken: bool
+) -> None:
+    entries = [
+        step(1, 0, 20),
+        runtime("cudaLaunchKernel", 2, 2, 1),
+        kernel("own", 5, 45, 1),
+        kernel("other", start, 3, stream=6),
+        runtime("cudaLaunchKernel", 19 if follows else 21, 1, 2),
+        kernel("next", 40, 5, 2, stream=6),
+    ]
+    window = select_window(model := trace(*entries, ns=True), select_step(model, 1))
+    names = {model.event(event).name for event in window.work.event.tolist()}
+    assert names == {"own", *(["other"] if is_taken else []), *(["next"] if follows else [])}
+
+
+def test_what_the_graph_lacks_is_counted() -> None:
+    model, path, _ = follow(step(1, 0, 30), runtime("cudaLaunchKernel", 0, 2, 1), kernel("first", 3, 20, 1))
+    built = build_graph(model, path.window)
+    assert describe_missing_edges(model, built, 0)[0] == ()
+    graph = replace(built.graph, dropped=4)
+    built = replace(built, graph=graph, unknown_waits=1200, unknown_blocks=2, unlaunched=3)
+    assert describe_missing_edges(model, built, 5000)[0] == (
+        "5.00 µs in which a stream did work from before the recording",
+        "1,200 cudaStreamWaitEvent: which event they wait for was not recorded",
+        "2 blocking calls: no GPU work that they wait for was recorded",
+        "3 works of the GPU: their launch was not recorded",
+        "4 dependencies left out: the recorded times contradict them",
+    )
+
+
 def test_what_is_missing_is_said_beyond_the_largest_replay_error(monkeypatch: pytest.MonkeyPatch) -> None:
     first = [step(1, 0, 30), runtime("cudaLaunchKernel", 0, 2, 1), kernel("first", 3, 20, 1)]
     unexplained = [*first, runtime("cudaLaunchKernel", 8, 2, 2), kernel("late", 500, 10, 2)]

@@ -135,12 +135,12 @@ def test_without_process_groups_and_without_steps(tmp_path: Path) -> None:
     for rank in range(3):
         run.more[rank] = []
     paths = run.write(tmp_path)
-    for path in paths:
+    for path in (paths[1], paths[0], paths[2]):  # one rank without steps is enough
         path.write_text(path.read_text().replace("ProfilerStep#", "my step "))
-    trace = load_merged_ranks(paths)
-    assert trace.merged_ranks is not None
-    assert trace.merged_ranks.matched_collectives.step.tolist() == [-1] * 6
-    assert not trace.merged_ranks.matched_collectives.unmatched.any()
+        trace = load_merged_ranks(paths)
+        assert trace.merged_ranks is not None
+        assert trace.merged_ranks.matched_collectives.step.tolist() == [-1] * 6
+        assert not trace.merged_ranks.matched_collectives.unmatched.any()
 
 
 def test_one_rank_without_collectives(tmp_path: Path) -> None:
