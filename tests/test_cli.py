@@ -296,6 +296,7 @@ def test_jobs_limits_the_cores_also_of_processes(
     assert (os.environ[process_state.JOBS], process_state.count_cores()) == ("3", 3)
 
 
+@pytest.mark.long
 def test_a_command_leaves_no_cache_entry_open(capsys: pytest.CaptureFixture[str]) -> None:
     """Each call kept a descriptor: a process that asks a thousand questions had none left."""
     before = disk_cache.list_open_entries()

@@ -54,6 +54,7 @@ def test_from_the_start_screen_with_one_key(tmp_path: Path) -> None:
         assert terminal.wait_for_end() == 0
 
 
+@pytest.mark.long
 def test_trace_from_a_pipe_and_keys_from_the_terminal() -> None:
     feeder = subprocess.Popen(["cat", str(SAMPLE)], stdout=subprocess.PIPE)
     assert feeder.stdout is not None

@@ -129,6 +129,7 @@ def test_a_phase_that_is_a_list_does_not_end_a_slice(tmp_path: Path, capsys: pyt
     assert len(json.loads((tmp_path / "slice.json").read_text())["traceEvents"]) > 9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "replaced", keep_some([{"dur": 0}, {"grid": DEEP, "Input Dims": DEEP}, {"device": 2**31}], 1), ids=str
 )

@@ -12,7 +12,7 @@ from tools import output_pages
 
 
 @pytest.mark.parametrize(
-    "page", keep_some(output_pages.find_pages(), 4), ids=lambda page: page.relative_to(ROOT).as_posix()
+    "page", keep_some(output_pages.find_pages(), 2), ids=lambda page: page.relative_to(ROOT).as_posix()
 )
 def test_the_outputs_of_a_page_are_as_printed(page: Path) -> None:
     text = page.read_text(encoding="utf-8")

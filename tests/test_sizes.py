@@ -74,6 +74,7 @@ def test_functions_are_simple() -> None:
     assert len(large) <= MAX_LARGE, large
 
 
+@pytest.mark.long
 def test_few_imports_are_deferred() -> None:
     """An import inside a function hides a dependency: only start-up time or a cycle is a reason.
 

@@ -179,6 +179,7 @@ def test_no_event_of_the_samples_has_two_words() -> None:
         assert sum(matcher.is_fallback for matcher in matchers) == 1, (kind, name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "name", "term"),
     [

@@ -98,6 +98,7 @@ def test_without_gpu_work_it_is_said() -> None:
             ask()
 
 
+@pytest.mark.long
 def test_rows_are_a_frame_and_html(trace: tt.Trace) -> None:
     pytest.importorskip("pandas")
     rows = trace.kernel_breakdown()

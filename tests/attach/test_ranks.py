@@ -22,7 +22,7 @@ from torchprof_tui.cli import main
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 
 skip_without("torch")
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("attach ranks")]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.xdist_group("attach ranks")]
 
 PROGRAM = """
 import sys, time, torch, torch.distributed as dist
@@ -81,7 +81,6 @@ def find_collectives(trace: dict[str, object]) -> int:
     return sum("gloo:all_reduce" in event["name"] for event in events)
 
 
-@pytest.mark.long
 def test_all_ranks_begin_at_the_same_iteration(
     pids: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -123,6 +123,7 @@ def free_port() -> int:
         return int(server.server_address[1])
 
 
+@pytest.mark.long
 def test_the_command_serves_a_step_and_ends() -> None:
     port = free_port()
     with start_command(SAMPLE, "--step", "2", "--port", str(port)) as process:

@@ -34,6 +34,7 @@ def test_text_is_the_screen(tmp_path: Path) -> None:
         assert words in screen
 
 
+@pytest.mark.long
 def test_keys_are_pressed(tmp_path: Path) -> None:
     screen = taken(tmp_path / "out.txt", SAMPLE, "--size", "120x40", "--keys", "slash,t,r,i,x,enter")
     assert screen != taken(tmp_path / "plain.txt", SAMPLE, "--size", "120x40")

@@ -16,6 +16,7 @@ import pytest
 
 from tests.helpers.command_line import call_main
 from tests.helpers.fleet_runs import Faults, write_fleet
+from tests.helpers.long_run import keep_some
 from tests.helpers.paths import SAMPLES
 from torchprof_fleet.analysis.rank_sketch import decode_sketches, encode_sketches
 from torchprof_fleet.analysis.sketch_task import SketchResult
@@ -193,6 +194,7 @@ def test_folders_patterns_and_files_together_are_one_fleet(
     assert compared(ask(capsys, run_folder / "node00[01]*.json.gz", *files[3:])) == compared(one)
 
 
+@pytest.mark.long
 def test_text_names_the_finding(run_folder: Path, sketched: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     status, text, _ = call_main(capsys, "fleet", str(run_folder))
     assert status == 0
@@ -221,13 +223,16 @@ def test_parquet_has_one_row_per_rank_and_step(
 
 @pytest.mark.parametrize(
     ("words", "part"),
-    [
-        (["-"], "stdin is one trace"),
-        (["no-such-folder"], "no such file"),
-        (["sample:linear_eager"], "no rank number"),
-        (["sample:train_gpt_2ranks", "--jobs", "0"], "is not a number from 1 to 1024"),
-        (["sample:train_gpt_2ranks", "--on", "nonsense"], "--on nonsense: "),
-    ],
+    keep_some(
+        [
+            (["-"], "stdin is one trace"),
+            (["no-such-folder"], "no such file"),
+            (["sample:linear_eager"], "no rank number"),
+            (["sample:train_gpt_2ranks", "--jobs", "0"], "is not a number from 1 to 1024"),
+            (["sample:train_gpt_2ranks", "--on", "nonsense"], "--on nonsense: "),
+        ],
+        3,
+    ),
 )
 def test_wrong_calls(words: list[str], part: str, sketched: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     if "--on" in words:

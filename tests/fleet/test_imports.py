@@ -41,6 +41,7 @@ def list_modules(script: str, argument: Path, cache: Path) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.long
 def test_comparing_imports_neither_decoders_nor_pandas_nor_rich(tmp_path: Path) -> None:
     modules = list_modules(FLEET, RUN, tmp_path)
     assert "torchprof_fleet.analysis.report" in modules

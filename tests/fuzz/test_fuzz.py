@@ -13,7 +13,7 @@ from torchprof_tui.trace.build import build_trace, event_phases
 from torchprof_tui.trace.decode.column_builder import ColumnBuilder
 from torchprof_tui.trace.json_text import salvage
 
-FILES = 12
+FILES = 8
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in CORPUS.iterdir()))

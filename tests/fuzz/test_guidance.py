@@ -38,6 +38,7 @@ def test_the_same_file_takes_the_same_arcs() -> None:
     assert arcs_of(CHROME) == arcs_of(CHROME)
 
 
+@pytest.mark.long
 def test_damage_takes_arcs_of_its_own() -> None:
     arcs_of(CHROME)
     new_arcs = arcs_of(CHROME.replace(b'"name"', b'"na\\me"', 1)) - arcs_of(CHROME)
@@ -84,6 +85,7 @@ def test_bytes_that_are_not_needed_are_removed() -> None:
     assert minimise(b"abc", lambda smaller: True) == b""
 
 
+@pytest.mark.long
 def test_a_run_keeps_files_with_new_arcs_and_minimises_its_findings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -85,6 +85,7 @@ async def test_enter_opens_the_stack_and_escape_leaves_it() -> None:
         assert screen.rows.display
 
 
+@pytest.mark.long
 async def test_a_rank_is_found_and_copied() -> None:
     async with opened("skip_in_branch") as (screen, pilot):
         await pilot.press("slash", *"7", "enter")

@@ -93,6 +93,7 @@ def test_the_code_of_one_function_is_replaced(tmp_path: Path, monkeypatch: pytes
     assert (names["A"]().f(10), names["A"]().g()) == (11, 1)
 
 
+@pytest.mark.long
 def test_results_go_on_where_a_run_ended(tmp_path: Path, mutants: list[mutation.Mutant]) -> None:
     mutants = random.Random(6).sample(mutants, 3)
     rows = [

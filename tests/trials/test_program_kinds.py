@@ -185,6 +185,7 @@ def test_what_can_be_repeated_leaves_nothing_behind(folder: Path, command: tuple
     assert not list_processes(folder)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "said"),
     keep_some(

@@ -94,6 +94,7 @@ def test_what_cannot_be_repeated_is_refused_and_nothing_changes(folder: Path, wh
     assert list_files(folder) == before
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("unused", [(), pytest.param(("set-to-none",), marks=pytest.mark.long)], ids=str)
 def test_new_files_are_removed_and_losses_are_equal(folder: Path, unused: tuple[str, ...]) -> None:

@@ -247,6 +247,7 @@ OPENERS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", keep_some(OPENERS, 1))
 async def test_every_key_on_a_screen_over_the_lanes(key: str) -> None:
     async with started(two_steps()) as (app, pilot):

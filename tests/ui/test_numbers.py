@@ -90,6 +90,7 @@ def list_rows(rows: list[dict[str, Any]], keys: set[str]) -> list[str]:
     return sorted(json.dumps({key: row.get(key) or None for key in sorted(keys)}) for row in rows)
 
 
+@pytest.mark.long
 async def test_the_verdict_and_the_first_finding(capsys: pytest.CaptureFixture[str], path: Path) -> None:
     told = read_json_answer(capsys, "check", str(path), "--json")
     found = [pattern for pattern in (*told["patterns"], *told["notes"]) if pattern["state"] == "fired"]
@@ -121,6 +122,7 @@ async def test_the_chain_of_the_longest_kernel(capsys: pytest.CaptureFixture[str
         assert format_duration(hop.duration_ns) in said
 
 
+@pytest.mark.long
 async def test_the_critical_path(capsys: pytest.CaptureFixture[str], path: Path) -> None:
     """Of the step of median duration, which the command asks about and the app after `C` on its annotation."""
     told = read_json_answer(capsys, "critical-path", str(path), "--json")

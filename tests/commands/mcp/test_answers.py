@@ -160,6 +160,7 @@ async def test_errors_are_one_line(tool: str, arguments: dict[str, Any], said: s
     assert said in await Session(["."]).read_error(tool, **arguments)
 
 
+@pytest.mark.long
 @settings(max_examples=scale_examples(0.3), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=documents())
 def test_any_trace_has_an_answer_or_one_line(tmp_path: Path, text: str) -> None:

@@ -43,7 +43,7 @@ def drop_null(record: dict[str, Any], *names: str) -> dict[str, Any]:
     return {key: value for key, value in record.items() if value is not None and key not in names}
 
 
-@pytest.mark.parametrize("spec", keep_some(SOME_SPECS, 2))
+@pytest.mark.parametrize("spec", keep_some(SOME_SPECS, 1))
 async def test_findings_are_those_of_check(capsys: pytest.CaptureFixture[str], spec: str) -> None:
     said = await Session(["."]).ask("findings", trace=spec, max_tokens=MANY, full_names=True)
     told, api = repeat(capsys, said["command"]), tt.open(spec).check()

@@ -45,6 +45,7 @@ def test_a_window_that_never_comes(start: Start) -> None:
 ENDLESS = "import time, torch\nwhile True: torch.ones(4).exp(); time.sleep(0.001)\n"
 
 
+@pytest.mark.long
 def test_windows_of_time(start: Start) -> None:
     stopped = start(ENDLESS, "--after", "0.2", "--for", "0.3")
     at_once = start(ENDLESS, "--for", "0.2")

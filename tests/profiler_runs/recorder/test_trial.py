@@ -49,6 +49,7 @@ def test_a_link_in_the_way_is_not_followed(lock: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "mine.txt").exists()
 
 
+@pytest.mark.long
 def test_a_module_of_torch_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[int] = []
 

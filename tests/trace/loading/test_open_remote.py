@@ -414,6 +414,7 @@ def test_a_killed_program_leaves_no_connection(server: sshd.Sshd, run: Path) -> 
     server.wait_for_no_clients(others)
 
 
+@pytest.mark.long
 def test_one_passphrase_prompt_for_all_ranks(server: sshd.Sshd, run: Path) -> None:
     program = [sys.executable, "-m", "torchprof_tui", f"locked_once:{run}/rank*"]
     logins = server.logins

@@ -260,6 +260,7 @@ def untrusted_site(folder: Path, tmp_path: Path) -> Iterator[str]:
         thread.join()
 
 
+@pytest.mark.long
 def test_connection_errors_say_what_is_wrong(site: str, untrusted_site: str, tmp_path: Path) -> None:
     said = refusal(f"{untrusted_site}/trace.json")
     assert said.startswith("the server's certificate is not trusted (self")

@@ -156,6 +156,7 @@ def test_memory_is_given_back_where_the_c_library_can(monkeypatch: pytest.Monkey
     garbage_collection.trim_heap()
 
 
+@pytest.mark.long
 def test_threads_share_one_heap() -> None:
     """Each thread that allocates had an arena of its own, whose gaps no other thread used."""
     script = (

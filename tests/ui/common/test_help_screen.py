@@ -94,6 +94,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", keep_some(SCREENS, 1))
 async def test_help_commands_suspending_and_leaving_are_the_same_on_every_screen(
     name: str, monkeypatch: pytest.MonkeyPatch

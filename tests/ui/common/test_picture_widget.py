@@ -138,6 +138,7 @@ def test_a_copy_of_the_screen_has_characters(tmp_path: Path) -> None:
     assert any(level in text for level in LEVELS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "draws"), keep_some([("", True), ("WezTerm 20260331", True), (KITTY, False)], 1))
 def test_other_terminals_show_characters(name: str, draws: bool) -> None:
     with PictureTerminal(COMMAND, name=name, draws=draws, columns=90, lines=30) as terminal:

@@ -38,6 +38,7 @@ def test_a_comparison_with_itself_offers_requests_that_can_be_parsed() -> None:
     assert not any(text.startswith("rank") for text, _ in list_own_choices(two_steps(), [0]))
 
 
+@pytest.mark.long
 async def test_tab_completes_and_arrows_choose() -> None:
     async with explorer(two_steps(), (120, 40)) as (screen, pilot):
         await pilot.press(":", *"mem", "tab")
@@ -114,6 +115,7 @@ async def test_tab_completes_the_path_of_a_trace_to_compare_with(tmp_path: Path)
         await until(pilot, lambda: value(screen) == f"{tmp_path}/mlp.json")
 
 
+@pytest.mark.long
 async def test_the_prompt_lists_first_what_its_hint_names() -> None:
     async with explorer(two_steps(), (120, 40)) as (screen, pilot):
         await pilot.press(":")

@@ -99,6 +99,7 @@ def test_keys_typed_before_the_first_frame_act(tmp_path: Path) -> None:
         assert terminal.wait_for_end() == 0
 
 
+@pytest.mark.long
 def test_ctrl_z_under_a_shell_stops_the_program_and_restores_the_terminal() -> None:
     with Terminal(("/bin/sh", "-c", SHELL_SCRIPT, "sh", *COMMAND)) as terminal:
         terminal.wait_for("ProfilerStep#2", "stream 7")

@@ -136,6 +136,7 @@ async def test_another_trace_forgets_what_the_last_one_was_compared_with() -> No
         assert (await compared(app, pilot)).sides[1].label == "geglu_mlp_eager"
 
 
+@pytest.mark.long
 async def test_two_steps_of_the_open_trace() -> None:
     async with opened(EAGER) as (app, pilot):
         await ask(pilot, "step 9")

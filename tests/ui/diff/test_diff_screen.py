@@ -84,6 +84,7 @@ async def test_a_trace_against_itself_has_no_marks_and_no_differences() -> None:
         assert "step 3/4" in status_of(screen)
 
 
+@pytest.mark.long
 async def test_n_goes_through_the_differences_by_size() -> None:
     a, b = steps_of("aten::mm", "aten::relu", "aten::add"), steps_of("aten::mm", "aten::relu")
     async with comparison(a, b) as (screen, pilot):
@@ -213,6 +214,7 @@ async def test_the_explorer_of_a_side_and_back() -> None:
         await pilot.press("q")
 
 
+@pytest.mark.long
 async def test_the_filter_lists_rows_and_esc_clears_before_it_leaves() -> None:
     a, b = steps_of("aten::mm", "aten::relu"), steps_of("aten::mm", "aten::gelu", kernel_time=40)
     async with comparison(a, b) as (screen, pilot):
@@ -240,6 +242,7 @@ async def test_rows_by_kernel() -> None:
         assert "per step, by kernel" in "\n".join(lines_of(screen))
 
 
+@pytest.mark.long
 async def test_panels_hold_the_account_the_remarks_and_unmatched_work() -> None:
     entries = [[step(k, 100 * k, 90), cpu("aten::mm", 100 * k, 9), kernel("gemm", 100 * k + 40, 10)] for k in range(3)]
     unlaunched = trace(*(entry for each in entries for entry in each))

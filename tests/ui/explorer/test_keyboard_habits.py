@@ -102,6 +102,7 @@ async def test_typing_after_the_slash_replaces_the_last_search() -> None:
         assert prompt.value == "mmx"
 
 
+@pytest.mark.long
 async def test_a_search_with_a_capital_says_that_it_is_case_sensitive() -> None:
     async with explorer(two_steps()) as (screen, pilot):
         await pilot.press("/", *"mm")

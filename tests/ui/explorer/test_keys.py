@@ -297,4 +297,5 @@ async def test_panels_are_hidden_and_shown_without_restyling_the_screen(monkeypa
         assert restyled == []
         monkeypatch.undo()
         await pilot.resize_terminal(30, 8)  # open panels give way to the message
+        await settled(pilot)
         assert not screen.query_one("#dock").display

@@ -51,6 +51,7 @@ def deep() -> Trace:
     return trace(step(0, 0, 1000), *(cpu(f"aten::op{k}", 5 + k, 900 - 2 * k) for k in range(60)))
 
 
+@pytest.mark.long
 async def test_the_wheel_scrolls_and_with_ctrl_or_alt_zooms_and_with_shift_pans() -> None:
     async with explorer(deep(), (120, 40)) as (screen, pilot):
         state = screen.view_state
@@ -210,6 +211,7 @@ async def test_a_click_on_a_tab_opens_its_panel() -> None:
         assert screen._dock.active_name == "chain"
 
 
+@pytest.mark.long
 def test_the_mouse_of_a_real_terminal() -> None:
     """Send what a terminal sends (SGR): a double click, the wheel with ctrl and with shift, and a drag on the ruler."""
     with Terminal([sys.executable, "-m", "torchprof_tui", "sample:matmul_add_64_cold_eager", "--no-cache"]) as terminal:

@@ -238,6 +238,7 @@ async def test_the_table_is_of_the_rank_looked_at(shown: Trace) -> None:
         assert chosen.lane.rank in (0, 2)
 
 
+@pytest.mark.long
 async def test_a_row_of_a_rank_leads_to_its_own_event(shown: Trace) -> None:
     async with folded_explorer(shown, (160, 40)) as (screen, pilot):
         await pilot.press("down", "down", "down", "t")

@@ -19,6 +19,7 @@ from torchprof_tui.ui.explorer.slice_export import export_slice, suggest_file_na
 SAMPLE = "matmul_add_64_cold_eager.pt.trace.json.gz"
 
 
+@pytest.mark.long
 async def test_a_marked_range_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     trace = load_trace(str(SAMPLES / "matmul_add_64_cold_eager.pt.trace.json.gz"), cache=False)

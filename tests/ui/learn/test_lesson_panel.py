@@ -54,6 +54,7 @@ def text(app: TorchprofApp) -> str:
     return text_on_screen(app.screen)
 
 
+@pytest.mark.long
 async def test_a_question_is_answered_and_explained_when_the_user_arrives() -> None:
     async with learning("sample:matmul_add_64_cold_eager", CASES["wide-step"]) as (app, pilot, lesson):
         explorer = app.screen

@@ -79,6 +79,7 @@ async def test_the_groups_at_the_cursor_are_those_of_the_command(by: str, capsys
     assert later != at_peak
 
 
+@pytest.mark.long
 async def test_what_is_alive_sums_to_the_curve_at_every_cell() -> None:
     async with explorer(load_sample(SAMPLE), (160, 48)) as (screen, pilot):
         memory = await opened(screen, pilot)
@@ -165,6 +166,7 @@ async def test_the_list_is_of_what_is_alive_and_sums_to_the_curve() -> None:
         assert (np.diff(sizes) <= 0).all()
 
 
+@pytest.mark.long
 async def test_a_filter_lists_matching_allocations_and_escape_clears_it() -> None:
     async with explorer(load_sample(SAMPLE), (120, 40)) as (screen, pilot):
         memory = await opened(screen, pilot)
@@ -216,6 +218,7 @@ async def test_a_cpu_trace_has_a_screen_too() -> None:
             assert memory.device.history.memory.is_cpu
 
 
+@pytest.mark.long
 async def test_missing_memory_is_told_with_the_option_that_records_it() -> None:
     async with explorer(two_steps(), (120, 40)) as (screen, pilot):
         memory = await opened(screen, pilot)

@@ -119,6 +119,7 @@ async def test_a_failed_allocation_is_told_at_once() -> None:
         assert "record_memory.py:178" in screen._detail.message
 
 
+@pytest.mark.long
 async def test_without_a_trace_beside_it_says_what_one_would_add(tmp_path: Path) -> None:
     shutil.copy(SNAPSHOT, tmp_path / "s.pickle.gz")
     async with opened(tmp_path / "s.pickle.gz") as (screen, _):

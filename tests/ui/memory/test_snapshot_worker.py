@@ -22,6 +22,7 @@ def open_beside(folder: Path, snapshot: bytes) -> Trace:
     return load_trace(str(file), cache=False)
 
 
+@pytest.mark.long
 async def test_stacks_of_the_snapshot_beside_the_trace_are_shown(tmp_path: Path) -> None:
     shown = open_beside(tmp_path, gzip.decompress((MEMORY / "snapshot.pickle.gz").read_bytes()))
     async with explorer(shown, (120, 40)) as (screen, pilot):

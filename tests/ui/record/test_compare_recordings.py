@@ -14,6 +14,7 @@ from torchprof_tui.ui.record.recording_screen import RecordingScreen
 __all__ = ["alone"]  # a fixture
 
 
+@pytest.mark.long
 async def test_a_repeated_run_is_compared_with_the_one_before(alone: Path) -> None:
     app = TorchprofApp()
     async with app.run_test(size=SIZE) as pilot:

@@ -144,6 +144,7 @@ async def test_r_on_an_edited_copy_of_an_own_request_starts_nothing(unpacked: Pa
     assert not (alone / "it-ran").exists()
 
 
+@pytest.mark.long
 async def test_r_on_an_own_request_starts_it_at_once(unpacked: Path, alone: Path) -> None:
     save_request(str(unpacked), RecordingRequest(("theirs.py",), (), sys.executable), str(unpacked))
     app = explore(unpacked)

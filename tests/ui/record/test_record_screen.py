@@ -118,6 +118,7 @@ async def test_the_form_opens_from_the_start_screen_and_escape_returns() -> None
         assert any("Record a run" in command.title for command in app.get_system_commands(app.screen))
 
 
+@pytest.mark.long
 async def test_the_form_is_a_command_line() -> None:
     app = TorchprofApp()
     async with app.run_test(size=SIZE) as pilot:
@@ -428,6 +429,7 @@ async def test_several_ranks_open_as_one(alone: Path) -> None:
         await until(pilot, lambda: app.screen is not explorer and app.screen.TITLE == "explorer")
 
 
+@pytest.mark.long
 async def test_quitting_ends_the_run_and_it_saves(alone: Path) -> None:
     app = TorchprofApp()
     async with app.run_test(size=SIZE) as pilot:
@@ -469,6 +471,7 @@ async def test_a_large_output_keeps_the_app_responsive_and_small(monkeypatch: py
         await until(pilot, lambda: console.scroll_offset.y == 0)
 
 
+@pytest.mark.long
 async def test_the_terminal_has_the_size_of_the_console_view() -> None:
     app = TorchprofApp()
     async with app.run_test(size=(80, 24)) as pilot:

@@ -37,6 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sshd.Sshd]:
         yield server
 
 
+@pytest.mark.long
 async def test_enter_reads_the_file_on_the_host_of_the_trace(server: sshd.Sshd) -> None:
     opening = SingleTraceOpener(f"shared:{server.home}/runs/t.json", cache=False)
     shown, _ = await opened(opening)

@@ -232,6 +232,7 @@ async def test_a_longer_part_takes_the_place_of_a_shorter_one() -> None:
         assert len(app.screen_stack) == 2
 
 
+@pytest.mark.long
 async def test_escape_twice_stops_loading() -> None:
     async with early_lanes() as (app, opener, pilot):
         await pilot.press("right", "escape", "escape")

@@ -94,6 +94,7 @@ async def test_backspace_lists_the_parent_folder(alone: Path) -> None:
         assert app.screen.query_one(PathInput).value == ""  # it edits there
 
 
+@pytest.mark.long
 async def test_backspace_leaves_the_list_for_the_trace_below() -> None:
     app = TorchprofApp()
     async with app.run_test(size=(120, 40)) as pilot:

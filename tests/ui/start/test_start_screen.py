@@ -143,6 +143,7 @@ async def test_traces_in_the_folder_are_found(alone: Path) -> None:
         assert not any("config.json" in line for line in options(app))
 
 
+@pytest.mark.long
 async def test_the_ranks_in_the_folder_open_as_one(alone: Path) -> None:
     (alone / "ddp").mkdir()
     late_rank(3).write(alone / "ddp")
@@ -234,6 +235,7 @@ def test_the_size_of_a_large_folder_is_limited_work(alone: Path, monkeypatch: py
     assert recent_traces.sum_trace_sizes(alone) == 5
 
 
+@pytest.mark.long
 async def test_a_path_is_typed_and_completed(alone: Path) -> None:
     (alone / "runs").mkdir()
     shutil.copy(SAMPLE, alone / "runs" / "trace_a.json.gz")

@@ -157,6 +157,7 @@ async def test_missing_data_says_how_to_record_it() -> None:
         await until(pilot, lambda: table._built_sheet is not None and len(listed(table)) > 5)
 
 
+@pytest.mark.long
 async def test_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     async with explorer(two_steps(), (160, 40)) as (screen, pilot):
@@ -285,6 +286,7 @@ async def test_after_an_error_typing_still_reaches_the_prompt(key: str, typed: s
         assert table.is_current
 
 
+@pytest.mark.long
 async def test_y_copies_the_name_of_the_row_and_shift_y_the_rows_on_screen() -> None:
     copied: list[str] = []
     async with explorer(two_steps(), (200, 40)) as (screen, pilot):
@@ -519,6 +521,7 @@ async def test_kernels_have_their_short_names_told_apart() -> None:
         assert "mul fp32 (4 per load)" in text(table)
 
 
+@pytest.mark.long
 async def test_the_keys_of_other_screens_work_from_the_table_and_the_tree() -> None:
     async with explorer(two_steps(), (120, 40)) as (screen, pilot):
         table = await opened(screen, pilot)
@@ -591,6 +594,7 @@ async def test_enter_pressed_before_the_instances_are_loaded_is_done_once_they_a
         await until(pilot, lambda: screen.details_open and screen._dock.active_name == "kernel")
 
 
+@pytest.mark.long
 async def test_enter_after_a_move_shows_the_row_under_the_cursor() -> None:
     """Its panel still had the instances of the row before."""
     shown = two_steps()

@@ -220,6 +220,7 @@ async def test_80_columns_show_gpu_time_where_there_is_some() -> None:
         assert lines(tree)[0].split()[-6:] == ["calls", "total", "GPU", "%", "of", "it"]
 
 
+@pytest.mark.long
 async def test_captured_ops_are_below_the_launch_of_a_graph_and_open_their_longest_kernel() -> None:
     shown = readable_trace(*replays())
     async with explorer(shown, (120, 40)) as (screen, pilot):

@@ -173,6 +173,7 @@ async def test_the_link_is_drawn_between_launch_and_kernel() -> None:
         assert "┄" not in text_of(screen)
 
 
+@pytest.mark.long
 async def test_the_tree_opens_filters_and_leads_back() -> None:
     shown = two_steps()
     async with explorer(shown, (120, 40)) as (screen, pilot):
@@ -222,6 +223,7 @@ async def test_the_trees_shares_are_of_all_gpu_time() -> None:
         assert shares == ["75", "25"]
 
 
+@pytest.mark.long
 async def test_beside_the_chain_stands_the_gpu_work_that_is_selected() -> None:
     shown = trace(
         cpu("op", 0, 100),

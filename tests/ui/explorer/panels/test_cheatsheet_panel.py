@@ -46,6 +46,7 @@ def fired(screen: ExplorerScreen) -> list[str]:
     return [found.id for found in screen._panel_controller.cheatsheet_panel._fired_findings()]
 
 
+@pytest.mark.long
 async def test_it_says_what_fires_and_marks_it() -> None:
     shown = uneven()
     async with explorer(shown, (140, 48)) as (screen, pilot):
@@ -268,6 +269,7 @@ async def test_a_trace_without_a_gpu_has_no_kernels_to_guess() -> None:
         assert learn._list.has_focus
 
 
+@pytest.mark.long
 async def test_guess_then_look() -> None:
     shown = uneven()
     async with explorer(shown, (120, 40)) as (screen, pilot):

@@ -104,6 +104,7 @@ async def test_while_it_is_computed_the_screen_says_so(monkeypatch: pytest.Monke
         assert "longest" in text_of(screen)
 
 
+@pytest.mark.long
 async def test_the_selected_event_is_on_the_path_or_has_slack() -> None:
     shown = long_wait()
     async with explorer(shown, (160, 48)) as (screen, pilot):

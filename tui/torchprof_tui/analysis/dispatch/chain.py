@@ -337,7 +337,7 @@ def find_launched_work(trace: Trace, event: int) -> LaunchedWork:
     first, last = links.work_first[launches], links.work_first[launches + 1]
     count = last - first
     # Indices into `work_order`: the range of each launch, concatenated.
-    indices = np.repeat(first - np.concatenate([[0], np.cumsum(count)[:-1]]), count) + np.arange(count.sum())
+    indices = np.arange(count.sum()) + np.repeat(first - np.cumsum(count) + count, count)
     events = links.work_order[indices]
     durations = trace.duration[events]
     order = np.lexsort((events, trace.start[events], -durations))
