@@ -114,7 +114,6 @@ def test_the_help_of_a_workload_is_no_run(tmp_path: Path, capfd: pytest.CaptureF
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.long
 @needs_torch
 def test_a_workload(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """What is printed is one document, and what it names opens with the ops that the workload promises."""

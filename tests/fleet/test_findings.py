@@ -40,7 +40,6 @@ def faulty_report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     return compare_files(write_fleet(BASE, tmp_path_factory.mktemp("faulty"), request.param, 8, faults, repeats=2))
 
 
-@pytest.mark.long
 def test_every_fault_of_many_ranks_is_named_and_nothing_else(faulty_report: FleetReport) -> None:
     count = len(faulty_report.fleet)
     slow_host = count // 8 // 2 * 8
@@ -55,7 +54,6 @@ def test_every_fault_of_many_ranks_is_named_and_nothing_else(faulty_report: Flee
     assert count in (32, 64)
 
 
-@pytest.mark.long
 def test_sizes_of_the_faults_are_those_that_were_put_in(faulty_report: FleetReport) -> None:
     size = {found.kind: found.size for found in faulty_report.findings}
     assert size[FindingKind.SLOW_HOST] == pytest.approx(1.4, rel=0.02)

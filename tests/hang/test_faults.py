@@ -82,7 +82,6 @@ def test_the_flight_recorders_alone_name_the_rank(name: str) -> None:
     assert found.operation == FAULTS[name].operation
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", keep_some(LIVE, 1))
 def test_a_live_job_is_explained(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

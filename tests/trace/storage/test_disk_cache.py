@@ -30,7 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     kept, before = disk_cache.list_open_entries(), count_descriptors()
     yield folder
     disk_cache.close_entries(kept)
-    assert count_descriptors() == before
+    assert count_descriptors() <= before  # a descriptor of an earlier test may have been collected meanwhile
 
 
 def count_descriptors() -> int:
