@@ -113,7 +113,7 @@ def test_a_range(capsys: pytest.CaptureFixture[str]) -> None:
             (waiting(), "compute-bound", 0),
             (waiting(), "fired", 1),
             (healthy(), "fired", 0),  # it computes, and has a chain: worth knowing, nothing to fail on
-            (healthy(), "compute-bound", 1),  # who asks for it by name gets it
+            (healthy(), "compute-bound", 1),  # a check of this pattern alone reports it
             (waiting(), "memory-growth", 3),  # no memory was recorded
             (waiting(), "memory-growth,compute-bound", 3),
             (waiting(), "memory-growth,overhead-bound", 1),  # found is found

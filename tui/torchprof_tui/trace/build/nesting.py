@@ -127,7 +127,7 @@ _MAX_PEEL_ROUNDS = 16
 _PEELED_SHARE = 0.95
 """Rounds of dropping leaves before the one-by-one pass; each shortens the list to this share of it, or is the last."""
 
-_FEW_EVENTS = 1000  # so many are passed one by one in about the time of a round
+_FEW_EVENTS = 1000  # below it, a pass over single events is as fast as a round
 
 
 @record
