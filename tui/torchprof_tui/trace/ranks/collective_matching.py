@@ -84,18 +84,9 @@ def read_collectives(trace: Trace) -> Collectives:
         records[index] = (*(texts.setdefault(word, len(texts)) for word in words), *sizes)
     is_point_to_point = np.array([word in _POINT_TO_POINT for word in texts], np.bool_)
     kept = ~is_point_to_point[records[:, 1]]
-    records = records[kept]
+    rows, records = events[kept].astype(np.int32), records[kept]
     group, operation_code, dtype = (records[:, k].astype(np.int32) for k in range(3))
-    return Collectives(
-        events[kept].astype(np.int32),
-        group,
-        operation_code,
-        dtype,
-        records[:, 3],
-        records[:, 4],
-        list(texts),
-        before_recording,
-    )
+    return Collectives(rows, group, operation_code, dtype, records[:, 3], records[:, 4], list(texts), before_recording)
 
 
 def _select_collectives(trace: Trace) -> tuple[I64, int]:

@@ -55,14 +55,11 @@ _PADDING_WORDS = 2 * _PADDING_BYTES // WORD_BYTES + 1  # of both sides and of a 
 _BLOCK_BYTES = 1 << 16
 """Bytes that are processed at a time: so few that all intermediate arrays stay in the processor's cache."""
 
-_NEXT_BYTES = 2  # bytes after a block that tell whether a 0 at its end begins a run of several digits
-
 _FIRST_TEXT_BYTES = 1 << 16  # text that the buffers hold at first
+_NEXT_BYTES = 2  # bytes after a block that tell whether a 0 at its end begins a run of several digits
 
 _UNUSED_BITS = np.array([max(WORD_BYTES - digits, 0) << 3 for digits in range(MAX_DIGITS + 1)], np.uint64)
 """Bits of a word before a number, by its number of digits."""
-
-_DIGIT_BITS = np.uint64(4)  # the lower bits of its byte that a digit uses
 
 _ZERO = np.uint8(ord("0"))
 _NINE = np.uint8(9)
@@ -139,7 +136,7 @@ class DigitMask:
         last = self._load_words(end, digits)
         long = np.flatnonzero(digits > WORD_BYTES)
         leading = self._load_words(end[long] - WORD_BYTES, digits[long] - WORD_BYTES) if len(long) else last[:0]
-        last |= (digits & 15).astype(np.uint64) << _DIGIT_BITS
+        last |= (digits & 15).astype(np.uint64) << np.uint64(4)  # a digit uses the lower four bits of its byte
         return last, long, leading
 
     def _load_words(self, end: I64, digits: U8) -> U64:

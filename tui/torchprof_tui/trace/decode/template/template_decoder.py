@@ -171,9 +171,6 @@ twice as long. In compact text they hold the beginning of the first key, so that
 """
 
 
-_LOWEST_BIT = np.uint64(1)  # an odd factor loses no bit of what it multiplies
-
-
 class TemplateDecoder:
     """Decodes plain chunks into `columns`."""
 
@@ -185,7 +182,7 @@ class TemplateDecoder:
         self._head_codes: dict[int, int] = {}
         self._head_signature = GrowableArray(np.int32)  # by head code
         self._head_name = GrowableArray(np.int32)
-        self._hash_factors = np.frombuffer(os.urandom(24), np.uint64) | _LOWEST_BIT
+        self._hash_factors = np.frombuffer(os.urandom(24), np.uint64) | np.uint64(1)  # odd: they lose no bit
 
     def try_decode(self, text: memoryview, separator: bytes) -> I64 | None:
         """Decode whole entries with `separator` between them; return where they begin in the text, None if refused."""
@@ -301,7 +298,7 @@ class PlainEntries:
         runs[long] ^= leading
         runs[long] *= by_number
         runs[long] ^= runs[long] >> _HASH_SHIFT
-        runs *= (number.view(np.uint64) << _LOWEST_BIT) ^ by_number
+        runs *= (number.view(np.uint64) << np.uint64(1)) ^ by_number
         runs ^= runs >> _HASH_SHIFT
         sums = np.zeros(len(runs) + 1, np.uint64)
         np.cumsum(runs, out=sums[1:])
